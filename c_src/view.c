@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "view.h"
+
+#include <string.h>
+
+extern const struct ember_view ember_view_html;
+extern const struct ember_view ember_view_brendan_gregg;
+
+static const struct ember_view *const views[] = {
+    &ember_view_html,
+    &ember_view_brendan_gregg,
+};
+
+const struct ember_view *ember_view_at(unsigned i)
+{
+    return i < sizeof views / sizeof views[0] ? views[i] : NULL;
+}
+
+const struct ember_view *ember_view_find(const char *name)
+{
+    for (unsigned i = 0; ember_view_at(i); i++)
+        if (strcmp(views[i]->name, name) == 0)
+            return views[i];
+    return NULL;
+}
