@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * All we know of the VM's insides, in one place.
+ *
+ * While a callback runs, the words of its ErlNifEnv after the module and the
+ * process pointer are the heap top and the heap limit of the process, and the
+ * limit is where its stack ends. None of this is a public interface, so it is
+ * checked when the library is loaded; where the check fails, the heap top is
+ * taken from the tuple that the VM has just built there, and there is no
+ * stack pointer.
+ */
+#ifndef EMBER_VM_HEAP_H
+#define EMBER_VM_HEAP_H
+
+#include "event.h"
+
+#include <erl_nif.h>
+#include <stdbool.h>
+
+struct ember_vm_heap {
+    bool pointers; /* the environment's words are what we think */
+    bool tuples;   /* a boxed tuple is a tagged pointer to its header */
+};
+
+/* Set by ember_vm_heap_check before any callback reads it. */
+extern struct ember_vm_heap ember_vm_heap;
+
+/* Tries the layout on `env`, the environment of a running NIF whose calling
+ * process is `self`. `force` leaves a part off, for tests: "pointers",
+ * "tuples" or "all"; anything else tries all. */
+void ember_vm_heap_check(ErlNifEnv *env, ERL_NIF_TERM self, const char *force);
+
+/* The environment as words; word 1 is the process, 2 the heap top, 3 the limit. */
+enum { EMBER_ENV_PROCESS = 1, EMBER_ENV_HEAP_TOP = 2, EMBER_ENV_STACK_TOP = 3 };
+
+static inline const uint64_t *ember_vm_env_words(const ErlNifEnv *env)
+{
+    return (const uint64_t *)(const void *)env;
+}
+
+/* Words of a tuple behind its header, or NULL when `term` is no tuple of `arity`. */
+static inline const ERL_NIF_TERM *ember_vm_tuple(ErlNifEnv *env, ERL_NIF_TERM term, int arity)
+{
+    enum { BOXED_TAG = 2, TAG_MASK = 3 };
+    if (__builtin_expect(ember_vm_heap.tuples, 1) && (term & TAG_MASK) == BOXED_TAG) {
+        const ERL_NIF_TERM *words = (const ERL_NIF_TERM *)(term - BOXED_TAG);
+        return words[0] == (ERL_NIF_TERM)arity << 6 ? words + 1 : NULL;
+    }
+    int found;
+    const ERL_NIF_TERM *elements;
+    if (!enif_get_tuple(env, term, &found, &elements) || found != arity)
+        return NULL;
+    return elements;
+}
+
+/* Where the heap and the stack of the process in `env` end now. `mfa` is the
+ * {M,F,A} that the VM built for this event last, or no tuple. */
+static inline void ember_vm_heap_read(const ErlNifEnv *env, ERL_NIF_TERM mfa,
+                                      struct ember_event *event)
+{
+    if (__builtin_expect(ember_vm_heap.pointers, 1)) {
+        const uint64_t *words = ember_vm_env_words(env);
+        event->hp = words[EMBER_ENV_HEAP_TOP];
+        event->sp = words[EMBER_ENV_STACK_TOP];
+    } else {
+        enum { BOXED_TAG = 2, TAG_MASK = 3, MFA_WORDS = 4 };
+        bool boxed = ember_vm_heap.tuples && (mfa & TAG_MASK) == BOXED_TAG;
+        event->hp = boxed ? (mfa - BOXED_TAG) + MFA_WORDS * sizeof(ERL_NIF_TERM) : 0;
+        event->sp = 0;
+    }
+}
+
+#endif
