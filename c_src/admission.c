@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "admission.h"
+
+#include <stdalign.h>
+#include <stddef.h>
+#include <sys/mman.h>
+
+#define PROBE_LIMIT 64
+
+/* A run id is  generation | slot << 1 | root?  and never 0. The lowest bit of
+ * a *membership* tells a run's root process from one that was spawned in it. */
+#define ROOT 1u
+#define RUN_SLOT(run) ((uint32_t)((run) >> 1) & (EMBER_MAX_RUNS - 1))
+
+struct run {
+    _Atomic uint64_t id;     /* 0: free */
+    _Atomic uint32_t capture;
+    _Atomic uint64_t call;   /* equal for the runs of one call, larger for later ones */
+};
+
+struct capture {
+    _Atomic int64_t remaining; /* calls still taken */
+    _Atomic bool used;
+    struct ember_intake intake; /* set before its bit in the target is */
+};
+
+/* pid: 0 never used, EMPTY free again. run: 0 free. */
+struct watch {
+    alignas(64) _Atomic uint64_t pid;
+    _Atomic uint64_t run[EMBER_MAX_MEMBERSHIPS];
+};
+
+struct ember_admission {
+    _Atomic uint64_t next_run;
+    _Atomic uint64_t refused;
+    _Atomic uint64_t targets[EMBER_MAX_TARGETS]; /* bit c: capture c waits here */
+    struct capture captures[EMBER_MAX_CAPTURES];
+    struct run runs[EMBER_MAX_RUNS];
+    struct watch watch[EMBER_WATCH_ENTRIES];
+};
+
+#define EMPTY 1u
+
+_Atomic uint64_t ember_admission_epoch;
+
+/* Mapped, so that the pages of the watch table cost nothing until used. */
+struct ember_admission *ember_admission_create(void)
+{
+    void *memory = mmap(NULL, sizeof(struct ember_admission), PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
+void ember_admission_destroy(struct ember_admission *admission)
+{
+    if (admission)
+        munmap(admission, sizeof *admission);
+}
+
+/* Release: pairs with the acquire in the tracer's cached verdict, so whoever
+ * sees the new epoch sees what changed before it. */
+static void advance_epoch(void)
+{
+    atomic_fetch_add_explicit(&ember_admission_epoch, 1, memory_order_release);
+}
+
+/* ---- captures: the control thread ---- */
+
+int ember_admission_reserve(struct ember_admission *admission)
+{
+    for (int i = 0; i < EMBER_MAX_CAPTURES; i++)
+        if (!atomic_exchange(&admission->captures[i].used, true))
+            return i;
+    return -1;
+}
+
+void ember_admission_open(struct ember_admission *admission, uint32_t index,
+                          const struct ember_intake *intake)
+{
+    struct capture *capture = &admission->captures[index];
+    capture->intake = *intake;
+    atomic_store(&capture->remaining, intake->calls);
+    /* Release: pairs with the acquire in ember_admission_enter; the fields
+     * above are there before the bit is. */
+    atomic_fetch_or_explicit(&admission->targets[intake->target], UINT64_C(1) << index,
+                             memory_order_release);
+}
+
+bool ember_admission_wants_value(const struct ember_admission *admission, uint32_t capture)
+{
+    return admission->captures[capture].intake.wants_value;
+}
+
+static void end_run(struct run *run, uint64_t id)
+{
+    if (atomic_compare_exchange_strong(&run->id, &id, 0))
+        advance_epoch();
+}
+
+void ember_admission_close(struct ember_admission *admission, uint32_t index)
+{
+    struct capture *capture = &admission->captures[index];
+    atomic_fetch_and(&admission->targets[capture->intake.target], ~(UINT64_C(1) << index));
+    atomic_store(&capture->remaining, 0);
+    for (unsigned i = 0; i < EMBER_MAX_RUNS; i++) {
+        struct run *run = &admission->runs[i];
+        uint64_t id = atomic_load(&run->id);
+        if (id && atomic_load(&run->capture) == index)
+            end_run(run, id);
+    }
+    advance_epoch();
+}
+
+void ember_admission_reuse(struct ember_admission *admission, uint32_t capture)
+{
+    ember_admission_close(admission, capture); /* runs begun while it was closed */
+    atomic_store(&admission->captures[capture].used, false);
+}
+
+bool ember_admission_waiting(struct ember_admission *admission)
+{
+    for (unsigned i = 0; i < EMBER_MAX_CAPTURES; i++)
+        if (atomic_load_explicit(&admission->captures[i].remaining, memory_order_relaxed) > 0)
+            return true;
+    return false;
+}
+
+uint64_t ember_admission_refused(struct ember_admission *admission)
+{
+    return atomic_load_explicit(&admission->refused, memory_order_relaxed);
+}
+
+/* ---- runs ---- */
+
+static struct run *active_run(struct ember_admission *admission, uint64_t membership)
+{
+    struct run *run = &admission->runs[RUN_SLOT(membership)];
+    /* Acquire: pairs with the release in begin_run; capture and call are set. */
+    bool active = atomic_load_explicit(&run->id, memory_order_acquire) == (membership & ~(uint64_t)ROOT);
+    return membership && active ? run : NULL;
+}
+
+/* The id of a new run, or 0 when no slot is free nearby. */
+static uint64_t begin_run(struct ember_admission *admission, uint32_t capture, uint64_t call)
+{
+    for (int tries = 0; tries < PROBE_LIMIT; tries++) {
+        uint64_t id = (atomic_fetch_add(&admission->next_run, 1) + 1) << 1;
+        struct run *run = &admission->runs[RUN_SLOT(id)];
+        uint64_t free_slot = 0;
+        uint64_t claimed = UINT64_MAX; /* no membership has this id */
+        if (!atomic_compare_exchange_strong(&run->id, &free_slot, claimed))
+            continue;
+        atomic_store_explicit(&run->capture, capture, memory_order_relaxed);
+        atomic_store_explicit(&run->call, call ? call : id, memory_order_relaxed);
+        /* Release: pairs with the acquire in active_run. */
+        atomic_store_explicit(&run->id, id, memory_order_release);
+        return id;
+    }
+    return 0;
+}
+
+/* ---- the watch table ---- */
+
+static size_t hash_pid(uint64_t pid)
+{
+    return (size_t)((pid * UINT64_C(0x9E3779B97F4A7C15)) >> 32);
+}
+
+static struct watch *slot_at(struct ember_admission *admission, uint64_t pid, unsigned step)
+{
+    return &admission->watch[(hash_pid(pid) + step) & (EMBER_WATCH_ENTRIES - 1)];
+}
+
+static struct watch *find_entry(struct ember_admission *admission, uint64_t pid)
+{
+    for (unsigned step = 0; step < PROBE_LIMIT; step++) {
+        struct watch *entry = slot_at(admission, pid, step);
+        /* Acquire: pairs with the release exchange in claim_entry. */
+        uint64_t found = atomic_load_explicit(&entry->pid, memory_order_acquire);
+        if (found == pid)
+            return entry;
+        if (found == 0)
+            return NULL;
+    }
+    return NULL;
+}
+
+static struct watch *claim_entry(struct ember_admission *admission, uint64_t pid)
+{
+    struct watch *entry = find_entry(admission, pid);
+    for (unsigned step = 0; !entry && step < PROBE_LIMIT; step++) {
+        struct watch *candidate = slot_at(admission, pid, step);
+        uint64_t found = atomic_load(&candidate->pid);
+        if ((found == 0 || found == EMPTY) &&
+            atomic_compare_exchange_strong(&candidate->pid, &found, pid))
+            entry = candidate;
+    }
+    return entry;
+}
+
+static void free_entry(struct watch *entry)
+{
+    for (unsigned i = 0; i < EMBER_MAX_MEMBERSHIPS; i++)
+        atomic_store_explicit(&entry->run[i], 0, memory_order_relaxed);
+    /* Release: pairs with the acquire side of the exchange in claim_entry; the
+     * next owner finds the memberships cleared. */
+    atomic_store_explicit(&entry->pid, EMPTY, memory_order_release);
+}
+
+/* relaxed throughout: one writer at a time, ordered by the VM (file head) */
+static uint64_t membership_at(struct watch *entry, unsigned i)
+{
+    return atomic_load_explicit(&entry->run[i], memory_order_relaxed);
+}
+
+static bool join_run(struct ember_admission *admission, struct watch *entry, uint64_t membership)
+{
+    for (unsigned i = 0; i < EMBER_MAX_MEMBERSHIPS; i++) {
+        if (active_run(admission, membership_at(entry, i)))
+            continue;
+        atomic_store_explicit(&entry->run[i], membership, memory_order_relaxed);
+        return true;
+    }
+    return false;
+}
+
+static bool takes_part(struct ember_admission *admission, struct watch *entry, uint32_t capture)
+{
+    for (unsigned i = 0; i < EMBER_MAX_MEMBERSHIPS; i++) {
+        struct run *run = active_run(admission, membership_at(entry, i));
+        if (run && atomic_load_explicit(&run->capture, memory_order_relaxed) == capture)
+            return true;
+    }
+    return false;
+}
+
+bool ember_admission_watched(struct ember_admission *admission, uint64_t pid)
+{
+    struct watch *entry = find_entry(admission, pid);
+    for (unsigned i = 0; entry && i < EMBER_MAX_MEMBERSHIPS; i++)
+        if (active_run(admission, membership_at(entry, i)))
+            return true;
+    return false;
+}
+
+/* ---- callbacks ---- */
+
+static bool take_call(struct capture *capture)
+{
+    int64_t remaining = atomic_load(&capture->remaining);
+    while (remaining > 0)
+        if (atomic_compare_exchange_weak(&capture->remaining, &remaining, remaining - 1))
+            return true;
+    return false;
+}
+
+static void refuse_call(struct ember_admission *admission, struct capture *capture)
+{
+    atomic_fetch_add(&capture->remaining, 1);
+    atomic_fetch_add_explicit(&admission->refused, 1, memory_order_relaxed);
+}
+
+/* A run of `capture` for the call that `pid` makes, or 0. */
+static uint64_t enter_capture(struct ember_admission *admission, uint32_t index, uint64_t pid,
+                              uint64_t call)
+{
+    struct capture *capture = &admission->captures[index];
+    struct watch *entry = find_entry(admission, pid);
+    if (capture->intake.only_pid && capture->intake.only_pid != pid)
+        return 0;
+    if ((entry && takes_part(admission, entry, index)) || !take_call(capture))
+        return 0;
+    if (!entry)
+        entry = claim_entry(admission, pid);
+    uint64_t run = entry ? begin_run(admission, index, call) : 0;
+    if (run && join_run(admission, entry, run | ROOT))
+        return run;
+    if (run)
+        end_run(&admission->runs[RUN_SLOT(run)], run);
+    refuse_call(admission, capture);
+    return 0;
+}
+
+unsigned ember_admission_enter(struct ember_admission *admission, uint32_t target, uint64_t pid,
+                               struct ember_admitted admitted[EMBER_MAX_MEMBERSHIPS])
+{
+    unsigned count = 0;
+    /* Acquire: pairs with the release in ember_admission_open. */
+    uint64_t waiting = atomic_load_explicit(&admission->targets[target], memory_order_acquire);
+    for (; waiting && count < EMBER_MAX_MEMBERSHIPS; waiting &= waiting - 1) {
+        uint32_t capture = (uint32_t)__builtin_ctzll(waiting);
+        uint64_t run = enter_capture(admission, capture, pid, count ? admitted[0].run : 0);
+        if (run)
+            admitted[count++] = (struct ember_admitted){run, capture};
+    }
+    if (count)
+        advance_epoch();
+    return count;
+}
+
+/* The run behind a membership when `pid` is its root and it waits at `target`. */
+static struct run *root_run(struct ember_admission *admission, uint64_t membership, uint32_t target)
+{
+    struct run *run = membership & ROOT ? active_run(admission, membership) : NULL;
+    if (!run)
+        return NULL;
+    uint32_t capture = atomic_load_explicit(&run->capture, memory_order_relaxed);
+    return admission->captures[capture].intake.target == target ? run : NULL;
+}
+
+unsigned ember_admission_leave(struct ember_admission *admission, uint32_t target, uint64_t pid,
+                               struct ember_admitted ended[EMBER_MAX_MEMBERSHIPS])
+{
+    struct watch *entry = find_entry(admission, pid);
+    uint64_t innermost = 0;
+    unsigned count = 0;
+    for (unsigned i = 0; entry && i < EMBER_MAX_MEMBERSHIPS; i++) {
+        uint64_t membership = membership_at(entry, i);
+        struct run *run = root_run(admission, membership, target);
+        uint64_t call = run ? atomic_load_explicit(&run->call, memory_order_relaxed) : 0;
+        if (call > innermost) {
+            innermost = call;
+            count = 0;
+        }
+        if (run && call == innermost)
+            ended[count++] = (struct ember_admitted){
+                membership & ~(uint64_t)ROOT,
+                atomic_load_explicit(&run->capture, memory_order_relaxed)};
+    }
+    for (unsigned i = 0; i < count; i++)
+        end_run(&admission->runs[RUN_SLOT(ended[i].run)], ended[i].run);
+    if (count)
+        ember_admission_forget(admission, pid);
+    return count;
+}
+
+void ember_admission_forget(struct ember_admission *admission, uint64_t pid)
+{
+    struct watch *entry = find_entry(admission, pid);
+    for (unsigned i = 0; entry && i < EMBER_MAX_MEMBERSHIPS; i++)
+        if (active_run(admission, membership_at(entry, i)))
+            return;
+    if (entry)
+        free_entry(entry);
+}
+
+static bool follows_children(struct ember_admission *admission, struct run *run)
+{
+    uint32_t capture = atomic_load_explicit(&run->capture, memory_order_relaxed);
+    return admission->captures[capture].intake.spawned;
+}
+
+void ember_admission_inherit(struct ember_admission *admission, uint64_t parent, uint64_t child)
+{
+    struct watch *from = find_entry(admission, parent);
+    struct watch *to = NULL;
+    for (unsigned i = 0; from && i < EMBER_MAX_MEMBERSHIPS; i++) {
+        uint64_t membership = membership_at(from, i);
+        struct run *run = active_run(admission, membership);
+        if (!run || !follows_children(admission, run))
+            continue;
+        if (!to)
+            to = claim_entry(admission, child);
+        if (!to || !join_run(admission, to, membership & ~(uint64_t)ROOT))
+            atomic_fetch_add_explicit(&admission->refused, 1, memory_order_relaxed);
+    }
+    if (to)
+        advance_epoch();
+}
+
+void ember_admission_exit(struct ember_admission *admission, uint64_t pid)
+{
+    struct watch *entry = find_entry(admission, pid);
+    if (!entry)
+        return;
+    for (unsigned i = 0; i < EMBER_MAX_MEMBERSHIPS; i++) {
+        uint64_t membership = membership_at(entry, i);
+        if ((membership & ROOT) && active_run(admission, membership))
+            end_run(&admission->runs[RUN_SLOT(membership)], membership & ~(uint64_t)ROOT);
+    }
+    free_entry(entry);
+}
