@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Call trees in one growing array: a node is a stack, its path to the root.
+ * Each process of a run has a root of its own in the run's tree. Consumer
+ * thread only.
+ */
+#ifndef EMBER_CALL_TREE_H
+#define EMBER_CALL_TREE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* The kinds of tracing cost, calibrated apart. An interval between two events
+ * of a process is lengthened by the event that ends it. */
+enum ember_cost {
+    EMBER_COST_CALL,
+    EMBER_COST_RETURN,
+    EMBER_COST_SWITCH, /* in, out */
+    EMBER_COST_GC,     /* start, end */
+    EMBER_COST_KINDS,
+};
+
+struct ember_tree_node {
+    uint32_t parent;   /* EMBER_NONE: a root */
+    uint32_t function; /* id; EMBER_NONE: a root */
+    uint32_t process;  /* of the run */
+    uint32_t depth;
+    uint32_t recent_child; /* the child found last, or EMBER_NONE */
+    uint32_t events[EMBER_COST_KINDS]; /* that ended an interval of own time */
+    uint64_t calls;
+    uint64_t own_ticks;
+    uint64_t off_cpu_ticks;
+    uint64_t gc_ticks;
+    int64_t words;
+};
+
+struct ember_tree_edge {
+    uint64_t key;  /* parent << 32 | function */
+    uint32_t node; /* EMBER_NONE: free */
+};
+
+struct ember_call_tree {
+    struct ember_tree_node *nodes;
+    struct ember_tree_edge *edges;
+    uint32_t count;
+    uint32_t capacity;
+    uint32_t edge_mask;
+    size_t bytes; /* allocated */
+};
+
+bool ember_call_tree_init(struct ember_call_tree *tree);
+void ember_call_tree_fini(struct ember_call_tree *tree);
+
+/* A new root, or EMBER_NONE when out of memory. */
+uint32_t ember_call_tree_root(struct ember_call_tree *tree, uint32_t process);
+
+/* The child of `node` for `function`, new if need be; EMBER_NONE when out of
+ * memory. Pointers into nodes are invalid afterwards. */
+uint32_t ember_call_tree_child(struct ember_call_tree *tree, uint32_t node, uint32_t function);
+
+#endif

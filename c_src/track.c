@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "track.h"
+
+#include <stdlib.h>
+
+#define MAX_NODE_DEPTH 512
+#define MAX_FRAMES (1u << 22)
+#define MAX_CHAIN 256
+
+struct ember_track *ember_track_create(struct ember_run *run, const struct ember_capture *capture,
+                                       const struct ember_stack_layout *layout, uint32_t process)
+{
+    struct ember_track *track = calloc(1, sizeof *track);
+    if (!track)
+        return NULL;
+    track->run = run;
+    track->capture = capture;
+    track->layout = layout;
+    track->process = process;
+    track->next_in_run = run->tracks;
+    run->tracks = track;
+    return track;
+}
+
+void ember_track_destroy(struct ember_track *track)
+{
+    free(track->frames);
+    free(track);
+}
+
+static uint32_t top_node(const struct ember_track *track)
+{
+    return track->depth ? track->frames[track->depth - 1].node
+                        : track->run->processes[track->process].root;
+}
+
+struct ember_tree_node *ember_track_top(struct ember_track *track)
+{
+    return &track->run->tree.nodes[top_node(track)];
+}
+
+static uint32_t function_at(const struct ember_track *track, uint32_t frame)
+{
+    return track->run->tree.nodes[track->frames[frame].node].function;
+}
+
+static bool ensure_frame_room(struct ember_track *track)
+{
+    if (track->depth < track->capacity)
+        return true;
+    if (track->depth >= MAX_FRAMES)
+        return false;
+    uint32_t capacity = track->capacity ? track->capacity * 2 : 32;
+    struct ember_frame *frames = realloc(track->frames, capacity * sizeof *frames);
+    if (!frames) {
+        track->run->out_of_memory = true;
+        return false;
+    }
+    track->run->track_bytes += (capacity - track->capacity) * sizeof *frames;
+    track->frames = frames;
+    track->capacity = capacity;
+    return true;
+}
+
+static void push(struct ember_track *track, struct ember_frame frame)
+{
+    if (ensure_frame_room(track))
+        track->frames[track->depth++] = frame;
+    else
+        track->run->depth_cut++;
+}
+
+/* The node for `function` called on top; the top itself where recursion is
+ * folded or the tree would become too deep. */
+static uint32_t callee_node(struct ember_track *track, uint32_t function)
+{
+    struct ember_tree_node *top = ember_track_top(track);
+    if (track->capture->fold_recursion && top->function == function)
+        return top_node(track);
+    if (top->depth >= MAX_NODE_DEPTH) {
+        track->run->depth_cut++;
+        return top_node(track);
+    }
+    uint32_t child = ember_call_tree_child(&track->run->tree, top_node(track), function);
+    if (child != EMBER_NONE)
+        return child;
+    track->run->out_of_memory = true;
+    return top_node(track);
+}
+
+static void count_call(struct ember_track *track)
+{
+    ember_track_top(track)->calls++;
+}
+
+/* The frame of `function` in the chain of tail calls on top, or EMBER_NONE. */
+static uint32_t find_in_chain(const struct ember_track *track, uint32_t function)
+{
+    uint32_t searched = 0;
+    for (uint32_t i = track->depth; i > 0 && searched < MAX_CHAIN; i--, searched++) {
+        if (function_at(track, i - 1) == function)
+            return i - 1;
+        if (!track->frames[i - 1].tail)
+            return EMBER_NONE;
+    }
+    return EMBER_NONE;
+}
+
+static void tail_call(struct ember_track *track, uint32_t function, int64_t depth)
+{
+    bool marked = track->frames[track->depth - 1].marked;
+    int64_t entered = depth + (marked ? 0 : track->layout->return_to_bytes);
+    uint32_t again = find_in_chain(track, function);
+    if (again != EMBER_NONE && again + 1 >= track->base) {
+        track->depth = again + 1;
+        track->frames[again].depth = entered;
+        track->frames[again].marked = true;
+        return;
+    }
+    uint32_t node = callee_node(track, function);
+    if (node == top_node(track)) { /* a chain below the depth limit must not grow */
+        track->frames[track->depth - 1].depth = entered;
+        track->frames[track->depth - 1].marked = true;
+        return;
+    }
+    push(track, (struct ember_frame){entered, node, .tail = true, .marked = true});
+}
+
+static void body_call(struct ember_track *track, uint32_t function, int64_t depth)
+{
+    push(track, (struct ember_frame){depth + track->layout->return_to_bytes,
+                                     callee_node(track, function), .marked = true});
+}
+
+/* Without a stack pointer every call looks like a body call. A function that
+ * was called since the last return and is called again is taken for a loop. */
+static void blind_call(struct ember_track *track, uint32_t function)
+{
+    for (uint32_t i = track->depth; i > track->unsettled; i--) {
+        if (function_at(track, i - 1) == function) {
+            track->depth = i;
+            return;
+        }
+    }
+    push(track, (struct ember_frame){0, callee_node(track, function), .marked = true});
+}
+
+static void blind_return_to(struct ember_track *track, uint32_t function)
+{
+    uint32_t depth = track->depth;
+    while (depth > track->base && function_at(track, depth - 1) != function)
+        depth--;
+    bool found = depth > 0 && function_at(track, depth - 1) == function;
+    if (found)
+        track->depth = depth;
+    else if (track->depth > track->base)
+        track->depth--;
+    track->unsettled = track->depth;
+}
+
+static bool is_own_call(struct ember_track *track, uint32_t function, int64_t depth)
+{
+    if (!track->skip_call)
+        return false;
+    track->skip_call = false;
+    struct ember_frame *base = &track->frames[0];
+    bool own = function_at(track, 0) == function && depth <= base->depth;
+    if (own) {
+        base->depth = depth + track->layout->return_to_bytes;
+        base->marked = true;
+    }
+    return own;
+}
+
+void ember_track_begin(struct ember_track *track, uint32_t function, int64_t depth, bool marked)
+{
+    bool shown = !track->capture->hide_target;
+    int64_t entered = depth == EMBER_NO_DEPTH ? depth : depth + track->layout->begin_bytes;
+    uint32_t node = shown ? callee_node(track, function) : top_node(track);
+    push(track, (struct ember_frame){entered, node, .marked = marked && shown});
+    track->base = track->depth;
+    track->skip_call = marked && shown && track->layout->begin_before_call;
+    if (shown)
+        count_call(track);
+}
+
+void ember_track_other_begin(struct ember_track *track, uint32_t function)
+{
+    if (track->layout->begin_before_call || track->depth == 0)
+        return;
+    if (function_at(track, track->depth - 1) == function)
+        track->frames[track->depth - 1].depth += track->layout->begin_bytes;
+}
+
+void ember_track_call(struct ember_track *track, uint32_t function, int64_t depth)
+{
+    if (is_own_call(track, function, depth))
+        return;
+    if (depth == EMBER_NO_DEPTH) {
+        blind_call(track, function);
+    } else {
+        while (track->depth > track->base && track->frames[track->depth - 1].depth > depth)
+            track->depth--;
+        if (track->depth > 0 && track->frames[track->depth - 1].depth >= depth)
+            tail_call(track, function, depth);
+        else
+            body_call(track, function, depth);
+    }
+    count_call(track);
+}
+
+/* A caught exception names the function that catches while the stack pointer
+ * still shows where it was raised. */
+static void unwind_to(struct ember_track *track, uint32_t function)
+{
+    for (uint32_t i = track->depth; function != EMBER_NONE && i >= track->base && i > 0; i--) {
+        if (function_at(track, i - 1) == function) {
+            track->depth = i;
+            return;
+        }
+    }
+}
+
+void ember_track_return_to(struct ember_track *track, uint32_t function, int64_t depth)
+{
+    track->skip_call = false;
+    if (depth == EMBER_NO_DEPTH) {
+        blind_return_to(track, function);
+        return;
+    }
+    while (track->depth > track->base && track->frames[track->depth - 1].depth >= depth)
+        track->depth--;
+    unwind_to(track, function);
+}
