@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "consumer.h"
+
+#include "clock.h"
+#include "merge.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+/* Rests between looks at empty rings; the longest is shorter than a ring lasts. */
+#define REST_MIN_NS 200000
+#define REST_MAX_NS 2000000
+/* Events in one look that make it look again at once. */
+#define BUSY_DRAIN 2048
+
+/* What another thread asks of the consumer thread, one thing at a time. */
+enum command { COMMAND_NONE, COMMAND_OPEN, COMMAND_CLOSE, COMMAND_STOP };
+
+struct ember_consumer {
+    struct ember_merge merge; /* these two: the consumer thread only */
+    struct ember_recorder recorder;
+    _Atomic uint64_t events; /* written by the consumer thread, read by any */
+    pthread_mutex_t mutex;   /* protects the fields below */
+    pthread_cond_t changed;
+    _Atomic enum command command; /* also read without the mutex, as a hint */
+    uint32_t slot;
+    const struct ember_capture *capture;
+    pthread_t thread;
+};
+
+static void take(void *context, const struct ember_event *event)
+{
+    struct ember_consumer *consumer = context;
+    ember_recorder_event(&consumer->recorder, event);
+}
+
+static uint64_t drain(struct ember_consumer *consumer)
+{
+    uint64_t taken = ember_merge_drain(&consumer->merge, take, consumer);
+    ember_recorder_check_memory(&consumer->recorder);
+    /* relaxed: a statistic */
+    atomic_fetch_add_explicit(&consumer->events, taken, memory_order_relaxed);
+    return taken;
+}
+
+/* Two rounds take all that was written before: what only the second reading
+ * of the tails saw in one round is seen by both in the next. */
+static void drain_all(struct ember_consumer *consumer)
+{
+    drain(consumer);
+    drain(consumer);
+}
+
+static void obey(struct ember_consumer *consumer)
+{
+    switch (atomic_load(&consumer->command)) {
+    case COMMAND_OPEN:
+        ember_recorder_open(&consumer->recorder, consumer->slot, consumer->capture);
+        break;
+    case COMMAND_CLOSE:
+        drain_all(consumer);
+        ember_recorder_close(&consumer->recorder, consumer->slot, ember_clock_ticks());
+        break;
+    case COMMAND_STOP:
+        drain_all(consumer);
+        break;
+    case COMMAND_NONE:
+        break;
+    }
+}
+
+/* Does what is asked, if anything; true when that was to stop. */
+static bool obey_command(struct ember_consumer *consumer)
+{
+    if (atomic_load_explicit(&consumer->command, memory_order_relaxed) == COMMAND_NONE)
+        return false;
+    pthread_mutex_lock(&consumer->mutex);
+    obey(consumer);
+    bool stop = atomic_load(&consumer->command) == COMMAND_STOP;
+    atomic_store(&consumer->command, COMMAND_NONE);
+    pthread_cond_broadcast(&consumer->changed);
+    pthread_mutex_unlock(&consumer->mutex);
+    return stop;
+}
+
+static long next_rest(long rest_ns, uint64_t taken)
+{
+    if (taken > 0)
+        return REST_MIN_NS;
+    return rest_ns < REST_MAX_NS ? rest_ns * 2 : REST_MAX_NS;
+}
+
+static void *run_consumer(void *argument)
+{
+    struct ember_consumer *consumer = argument;
+    struct timespec rest = {.tv_nsec = REST_MIN_NS};
+    while (!obey_command(consumer)) {
+        uint64_t taken = drain(consumer);
+        rest.tv_nsec = next_rest(rest.tv_nsec, taken);
+        if (taken < BUSY_DRAIN)
+            nanosleep(&rest, NULL);
+    }
+    return NULL;
+}
+
+/* Waits for the thread to do `command`. */
+static void command(struct ember_consumer *consumer, enum command command, uint32_t slot,
+                    const struct ember_capture *capture)
+{
+    pthread_mutex_lock(&consumer->mutex);
+    while (atomic_load(&consumer->command) != COMMAND_NONE)
+        pthread_cond_wait(&consumer->changed, &consumer->mutex);
+    consumer->slot = slot;
+    consumer->capture = capture;
+    atomic_store(&consumer->command, command);
+    while (atomic_load(&consumer->command) != COMMAND_NONE)
+        pthread_cond_wait(&consumer->changed, &consumer->mutex);
+    pthread_mutex_unlock(&consumer->mutex);
+}
+
+static void free_consumer(struct ember_consumer *consumer)
+{
+    ember_recorder_fini(&consumer->recorder);
+    ember_merge_fini(&consumer->merge);
+    pthread_cond_destroy(&consumer->changed);
+    pthread_mutex_destroy(&consumer->mutex);
+    free(consumer);
+}
+
+struct ember_consumer *ember_consumer_start(struct ember_ring **rings, uint32_t ring_count,
+                                            const struct ember_consumer_options *options)
+{
+    struct ember_consumer *consumer = calloc(1, sizeof *consumer);
+    if (!consumer)
+        return NULL;
+    pthread_mutex_init(&consumer->mutex, NULL);
+    pthread_cond_init(&consumer->changed, NULL);
+    bool ready = ember_recorder_init(&consumer->recorder, &options->outlet, &options->layout) &&
+                 ember_merge_init(&consumer->merge, rings, ring_count) &&
+                 pthread_create(&consumer->thread, NULL, run_consumer, consumer) == 0;
+    if (ready)
+        return consumer;
+    free_consumer(consumer);
+    return NULL;
+}
+
+void ember_consumer_stop(struct ember_consumer *consumer)
+{
+    if (!consumer)
+        return;
+    command(consumer, COMMAND_STOP, 0, NULL);
+    pthread_join(consumer->thread, NULL);
+    free_consumer(consumer);
+}
+
+void ember_consumer_open(struct ember_consumer *consumer, uint32_t slot,
+                         const struct ember_capture *capture)
+{
+    command(consumer, COMMAND_OPEN, slot, capture);
+}
+
+void ember_consumer_close(struct ember_consumer *consumer, uint32_t slot)
+{
+    command(consumer, COMMAND_CLOSE, slot, NULL);
+}
+
+uint64_t ember_consumer_events(struct ember_consumer *consumer)
+{
+    return atomic_load_explicit(&consumer->events, memory_order_relaxed);
+}
