@@ -108,7 +108,7 @@ describe("zoom", () => {
     near((await frame(page, "shop:price/1")).width, width);
     near((await frame(page, "shop:checkout/1")).width, width);
     assert.ok(!texts(await frames(page)).includes("Jason.encode!/2"));
-    assert.match(await textOf(page, "#zoomed"), /shop:price\/1.*40 ms.*20\.00% of all/);
+    assert.equal(await textOf(page, "#zoomed"), "Zoomed: shop:price/1 · 40 ms · 20.00% of all");
     await page.locator("#reset").click();
     await nextPaint(page);
     near((await frame(page, "shop:price/1")).width, width / 5);
@@ -148,8 +148,8 @@ describe("details", () => {
     assert.deepEqual(await detailRow("Time"), ["70 ms", "35.00%", "35.00%", "1.40 ms", "30 ms", "15.00%", "600 µs"]);
     assert.deepEqual(await detailRow("running"), ["60 ms", "30.00%", "30.00%", "1.20 ms", "20 ms", "10.00%", "400 µs"]);
     assert.deepEqual(await detailRow("GC"), ["10 ms", "5.00%", "5.00%", "200 µs", "10 ms", "5.00%", "200 µs"]);
-    assert.deepEqual(await detailRow("Words"), ["4,900 words (38.3 KiB)", "16.50%", "16.50%", "98 words (784 B)", "4,000 words (31.3 KiB)", "13.47%", "80 words (640 B)"]);
-    assert.deepEqual(await detailRow("Calls"), ["1,050 calls", "75.00%", "75.00%", "–", "50 calls", "3.57%", "–"]);
+    assert.deepEqual(await detailRow("Words"), ["4,900 (38.3 KiB)", "16.50%", "16.50%", "98 (784 B)", "4,000 (31.3 KiB)", "13.47%", "80 (640 B)"]);
+    assert.deepEqual(await detailRow("Calls"), ["1,050", "75.00%", "75.00%", "–", "50", "3.57%", "–"]);
     assert.match(await textOf(page, "#about"), /lists:map\/2\s+50 calls from shop:checkout\/1\s+Process <0\.100\.0> shop:checkout\/1/);
     assert.match(await textOf(page, "#tip"), /lists:map\/2\s+70 ms · 35\.00% of all/);
   });
@@ -173,7 +173,7 @@ describe("details", () => {
   test("negative words are shown, and have no width", async () => {
     page = await pages.open("small");
     await hoverFrame(page, "gen_server:call/3");
-    assert.equal((await detailRow("Words"))[0], "-300 words (-2.34 KiB)");
+    assert.equal((await detailRow("Words"))[0], "-300 (-2.34 KiB)");
     await choose("metric", "words");
     assert.ok(!texts(await frames(page)).includes("gen_server:call/3"));
     near((await frame(page, "shop:checkout/1")).width, await chartWidth() * 5000 / 30000);
@@ -277,7 +277,7 @@ describe("search", () => {
   test("a match too narrow to draw is zoomed to", async () => {
     page = await pages.open("large");
     await search("lists:");
-    for (let i = 0; i < 60; i++) {
+    for (let i = 0; i < 25; i++) {
       await page.keyboard.press("Enter");
       const focused = (await frames(page)).find((one) => one.focused);
       assert.ok(focused?.matched && focused.width >= 1);
@@ -380,6 +380,8 @@ describe("choices", () => {
     const width = await chartWidth();
     await choose("metric", "words");
     near((await frame(page, "Jason.encode!/2")).width, width * 25000 / 30000);
+    await hoverFrame(page, "Jason.encode!/2");
+    assert.match(await textOf(page, "#tip"), /25,000 words \(195 KiB\) · 83\.33% of all/);
     await choose("metric", "calls");
     near((await frame(page, "Jason.encode!/2")).width, width * 330 / 1400);
     await choose("metric", "time");
@@ -548,10 +550,9 @@ describe("hard cases", () => {
   test("200,000 stacks: a small file that opens at once", async () => {
     const file = pages.write("large");
     assert.ok(statSync(file).size < 5e6, `${statSync(file).size} bytes`);
-    const begin = performance.now();
     page = await pages.open("large");
-    const took = performance.now() - begin;
-    assert.ok(took < 4000, `${took} ms`);
+    const took = await page.evaluate(() => performance.now());
+    assert.ok(took < 2000, `${took} ms`);
     assert.ok((await frames(page)).length > 1000);
   });
 
