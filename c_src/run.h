@@ -17,6 +17,7 @@ struct ember_capture {
     bool hide_target;    /* the target is our own: its frame is not shown */
     bool fold_recursion; /* f called by f is the same stack */
     bool spawned;        /* follow children */
+    bool compensate;     /* subtract the cost of tracing */
     size_t memory_limit; /* bytes, all its runs */
     uint32_t *modules;   /* only these are shown, sorted; NULL: all */
     uint32_t module_count;

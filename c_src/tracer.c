@@ -36,6 +36,7 @@
     X(mbuf_size) \
     X(stack_size) \
     X(extra) \
+    X(emberl_value) \
     X(proc_lib) \
     X(init_p)
 #define X_DECLARE(name) static ERL_NIF_TERM atom_##name;
@@ -56,6 +57,13 @@ void ember_tracer_init(ErlNifEnv *env)
 {
     ATOMS(X_MAKE)
     atom_register = enif_make_atom(env, "register");
+}
+
+static ErlNifPid owner;
+
+void ember_tracer_set_owner(const ErlNifPid *pid)
+{
+    owner = *pid;
 }
 
 static bool decode_state(ERL_NIF_TERM state, uint64_t *generation, uint32_t *target)
@@ -386,6 +394,18 @@ static void write_begin(ErlNifEnv *env, struct ember_session *session, const ERL
     admitted.count = 0;
 }
 
+/* The value of a captured call, on request: {emberl_value, Run, Tag, Value}.
+ * The one place where a callback allocates, once a captured call. */
+static void send_value(ErlNifEnv *env, uint64_t run, const ERL_NIF_TERM argv[])
+{
+    ERL_NIF_TERM value;
+    if (!enif_get_map_value(env, argv[4], atom_extra, &value))
+        return;
+    ERL_NIF_TERM message = enif_make_tuple4(env, atom_emberl_value, enif_make_uint64(env, run),
+                                            argv[0], value);
+    enif_send(env, &owner, NULL, message);
+}
+
 static void write_end(ErlNifEnv *env, struct ember_session *session, uint32_t target,
                       const ERL_NIF_TERM argv[])
 {
@@ -393,8 +413,11 @@ static void write_end(ErlNifEnv *env, struct ember_session *session, uint32_t ta
     unsigned count = ember_admission_leave(session->admission, target, argv[2], ended);
     enum ember_event_kind kind =
         argv[0] == atom_return_from ? EMBER_EVENT_RETURN : EMBER_EVENT_RAISE;
-    for (unsigned i = 0; i < count; i++)
+    for (unsigned i = 0; i < count; i++) {
         write_run(env, session, kind, argv, &ended[i]);
+        if (ember_admission_wants_value(session->admission, ended[i].capture))
+            send_value(env, ended[i].run, argv);
+    }
 }
 
 static void trace_target(ErlNifEnv *env, struct ember_session *session, uint32_t target,

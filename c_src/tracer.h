@@ -17,6 +17,10 @@
 /* Atoms the callbacks compare with; call before any of them runs. */
 void ember_tracer_init(ErlNifEnv *env);
 
+/* Who is told what a captured call returned, where that is asked for. Call
+ * while no session is published. */
+void ember_tracer_set_owner(const ErlNifPid *owner);
+
 ERL_NIF_TERM ember_tracer_enabled(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[]);
 ERL_NIF_TERM ember_tracer_trace(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[]);
 

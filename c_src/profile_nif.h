@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Profiles as Erlang terms: the resource that holds one, and the NIFs that
+ * read, merge and write it.
+ */
+#ifndef EMBER_PROFILE_NIF_H
+#define EMBER_PROFILE_NIF_H
+
+#include "profile.h"
+
+#include <erl_nif.h>
+
+/* Opens the resource type; from load and upgrade. 0 when done. */
+int ember_profile_nif_init(ErlNifEnv *env);
+
+/* A term that owns `profile` from now on. */
+ERL_NIF_TERM ember_profile_nif_term(ErlNifEnv *env, struct ember_profile *profile);
+
+typedef ERL_NIF_TERM ember_nif(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[]);
+
+ember_nif ember_profile_nif_info;
+ember_nif ember_profile_nif_processes;
+ember_nif ember_profile_nif_functions;
+ember_nif ember_profile_nif_stacks;
+ember_nif ember_profile_nif_merge;
+ember_nif ember_profile_nif_annotate;
+ember_nif ember_profile_nif_format;
+ember_nif ember_profile_nif_views;
+
+#endif
