@@ -74,12 +74,14 @@ describe("what is drawn", () => {
   });
 
   test("functions of one module look alike, others do not", async () => {
-    page = await pages.open("small");
-    const channels = async (text) => (await colourOf(page, await frame(page, text))).split(",").map(Number);
-    const distance = (a, b) => a.reduce((sum, value, i) => sum + Math.abs(value - b[i]), 0);
-    const [checkout, price, map] = [await channels("shop:checkout/1"), await channels("shop:price/1"), await channels("lists:map/2")];
-    assert.ok(distance(checkout, price) < 40, `${checkout} and ${price}`);
-    assert.ok(distance(checkout, map) > 40, `${checkout} and ${map}`);
+    page = await pages.open("medium");
+    const wide = (await frames(page)).filter((one) => one.kind === "function" && one.width > 40);
+    for (const one of wide) one.colour = (await colourOf(page, one)).split(",").map(Number);
+    const distance = (a, b) => a.colour.reduce((sum, value, i) => sum + Math.abs(value - b.colour[i]), 0);
+    const pairs = wide.flatMap((a, i) => wide.slice(i + 1).map((b) => ({ alike: a.module === b.module, distance: distance(a, b) })));
+    const [alike, others] = [true, false].map((is) => pairs.filter((pair) => pair.alike === is).map((pair) => pair.distance));
+    assert.ok(alike.length > 20 && Math.max(...alike) < 45, `${Math.max(...alike)}`);
+    assert.ok(others.filter((far) => far > 45).length > others.length * 0.8);
   });
 
   test("frames on the canvas are where the API says", async () => {
