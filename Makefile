@@ -22,6 +22,9 @@ HEADERS = $(wildcard c_src/*.h) build/view_html_page.h
 NIF_OBJECTS = $(NIF_SOURCES:%=build/nif/%.o) $(PLAIN_SOURCES:%=build/nif/%.o)
 BEAMS = $(patsubst erl/%.erl,ebin/%.beam,$(wildcard erl/*.erl))
 
+# make V=1 shows the commands.
+Q = $(if $(V),,@)
+
 UNAME := $(shell uname)
 ifeq ($(UNAME),Darwin)
 NIF_LDFLAGS = -bundle -undefined dynamic_lookup
@@ -36,33 +39,36 @@ library: priv/emberl_nif.so
 modules: $(BEAMS) ebin/emberl.app
 
 priv/emberl_nif.so: $(NIF_OBJECTS) | priv
-	$(CC) $(CFLAGS) $(LDFLAGS) $(NIF_LDFLAGS) -o $@ $^ -lurcu-bp -lurcu-common -lpthread
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(NIF_LDFLAGS) -o $@ $^ -lurcu-bp -lurcu-common -lpthread
 
 build/nif/%.o: c_src/%.c $(HEADERS) | build/nif
-	$(CC) $(CFLAGS) -fPIC -isystem $(ERTS_INCLUDE) -c -o $@ $<
+	$(Q)$(CC) $(CFLAGS) -fPIC -isystem $(ERTS_INCLUDE) -c -o $@ $<
 
 # The page as a C array.
 build/view_html_page.h: c_src/view_html.html | build
-	{ echo 'static const unsigned char ember_html_page[] = {'; \
+	$(Q){ echo 'static const unsigned char ember_html_page[] = {'; \
 	  od -An -v -tx1 $< | sed 's/ \([0-9a-f][0-9a-f]\)/0x\1,/g'; \
 	  echo '};'; \
 	  echo 'static const size_t ember_html_page_size = sizeof ember_html_page;'; } > $@.tmp
-	mv $@.tmp $@
+	$(Q)mv $@.tmp $@
 
 ERLC_FLAGS = +debug_info +warn_missing_spec +warn_export_vars +warn_unused_import -Werror
 
-ebin/emberl_nif.beam: ERLC_FLAGS += +nowarn_behaviours
 ebin/%.beam: erl/%.erl | ebin
-	$(ERLC) $(ERLC_FLAGS) -o ebin $<
+	$(Q)$(ERLC) $(ERLC_FLAGS) -o ebin $<
+
+# rebar3 fills in the modules by itself; without it we do.
+MODULES = $(basename $(notdir $(wildcard erl/*.erl)))
+WRITE_APP = {ok, [{application, Name, Keys}]} = file:consult("erl/emberl.app.src"), \
+    Modules = [list_to_atom(M) || M <- string:lexemes("$(MODULES)", " ")], \
+    App = {application, Name, lists:keystore(modules, 1, Keys, {modules, Modules})}, \
+    ok = file:write_file("ebin/emberl.app", io_lib:format("~tp.~n", [App])), halt()
 
 ebin/emberl.app: erl/emberl.app.src Makefile | ebin
-	$(ERL) -noshell -eval '{ok, [{application, Name, Keys}]} = file:consult("$<"), \
-	    Modules = [list_to_atom(M) || M <- string:lexemes("$(basename $(notdir $(wildcard erl/*.erl)))", " ")], \
-	    App = {application, Name, lists:keystore(modules, 1, Keys, {modules, Modules})}, \
-	    ok = file:write_file("$@", io_lib:format("~tp.~n", [App])), halt().'
+	$(Q)$(ERL) -noshell -eval '$(WRITE_APP).'
 
 build build/nif ebin priv:
-	mkdir -p $@
+	$(Q)mkdir -p $@
 
 .PHONY: clean
 clean:

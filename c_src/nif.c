@@ -349,17 +349,29 @@ static ERL_NIF_TERM nif_stats(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[
     return map.map;
 }
 
-/* layout(Force) -> [Fallback]: tries the VM's layout again, leaving off what
- * Force names; for tests. Not while a session is on. */
+/* layout(Force) -> {Pointers, Tuples}: tries the VM's layout, leaving off what
+ * Force names, for tests. From a process with room on its heap; not while a
+ * session is on. */
+static void check_layout(ErlNifEnv *env, const char *force)
+{
+    ErlNifPid self;
+    if (enif_self(env, &self))
+        ember_vm_heap_check(env, enif_make_pid(env, &self), force);
+}
+
 static ERL_NIF_TERM nif_layout(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 {
     char force[16];
-    ErlNifPid self;
     (void)argc;
     if (!enif_get_atom(env, argv[0], force, sizeof force, ERL_NIF_LATIN1))
         return enif_make_badarg(env);
-    enif_self(env, &self);
-    ember_vm_heap_check(env, enif_make_pid(env, &self), force);
+    pthread_mutex_lock(&control.mutex);
+    bool idle = !control.session;
+    if (idle)
+        check_layout(env, force);
+    pthread_mutex_unlock(&control.mutex);
+    if (!idle)
+        return ember_term_error(env, "session_open");
     return enif_make_tuple2(env, ember_term_atom(env, ember_vm_heap.pointers ? "true" : "false"),
                             ember_term_atom(env, ember_vm_heap.tuples ? "true" : "false"));
 }

@@ -5,10 +5,18 @@
 #include "session.h"
 #include "vm_heap.h"
 
-#include <errno.h>
 #include <string.h>
-#define _LGPL_SOURCE
+#define _LGPL_SOURCE /* read sections inline */
 #include <urcu-bp.h>
+
+/* Thread-locals at a fixed offset instead of through a function call. Only the
+ * GNU loader has room for those of a library that is loaded late. */
+#ifdef __GLIBC__
+#define EMBER_TLS_MODEL __attribute__((tls_model("initial-exec")))
+extern _Thread_local EMBER_TLS_MODEL struct urcu_bp_reader *urcu_bp_reader;
+#else
+#define EMBER_TLS_MODEL
+#endif
 
 /* How long a full ring is waited for, and in what steps. */
 #define WAIT_STEP_NS 50000
@@ -44,14 +52,28 @@
 ATOMS(X_DECLARE)
 static ERL_NIF_TERM atom_register;
 
-/* This thread's ring and its last verdict, each good for one session. */
-static _Thread_local __attribute__((tls_model("initial-exec"))) struct {
-    uint64_t generation;    /* of `ring`; 0: none yet */
+/* What this thread knows. `ring` is good for one session; the verdict that
+ * `pid` takes part, asked for with `state`, while the epoch stands. */
+static _Thread_local EMBER_TLS_MODEL struct {
+    uint64_t epoch;
+    uint64_t pid;
+    ERL_NIF_TERM state;
     struct ember_ring *ring; /* NULL: every ring was taken */
-    uint64_t epoch;         /* of `pid` */
-    uint64_t pid;           /* known to take part while the epoch stands */
-    uint64_t pending;       /* about to be admitted by another breakpoint */
+    uint64_t generation;     /* of `ring`; 0: none yet */
+    uint64_t pending;        /* a process about to be admitted by another breakpoint */
 } mine;
+
+/* The call that this thread has just admitted: written down before the match
+ * specification runs, so that no more calls than asked for get a return trace.
+ * trace/5 follows on this thread and gives the event; see write_begin. */
+static _Thread_local EMBER_TLS_MODEL struct {
+    uint64_t pid;
+    unsigned count;
+    struct ember_admitted runs[EMBER_MAX_MEMBERSHIPS];
+} admitted;
+
+#define LIKELY(x) __builtin_expect(!!(x), 1)
+#define RARE __attribute__((cold, noinline))
 
 void ember_tracer_init(ErlNifEnv *env)
 {
@@ -82,30 +104,22 @@ static bool decode_state(ERL_NIF_TERM state, uint64_t *generation, uint32_t *tar
 /* Whether `pid` takes part. Most events are of the process that had the last
  * one on this thread, so its verdict is kept until anyone's may have changed.
  * Acquire: pairs with the release in advance_epoch. */
-static bool watched_as_before(uint64_t pid)
+static inline bool watched_as_before(ERL_NIF_TERM state, uint64_t pid)
 {
-    return mine.pid == pid &&
+    return mine.pid == pid && mine.state == state &&
            mine.epoch == atomic_load_explicit(&ember_admission_epoch, memory_order_acquire);
 }
 
-static bool is_watched(struct ember_session *session, uint64_t pid)
+static bool is_watched(struct ember_session *session, ERL_NIF_TERM state, uint64_t pid)
 {
     uint64_t epoch = atomic_load_explicit(&ember_admission_epoch, memory_order_acquire);
     if (!ember_admission_watched(session->admission, pid))
         return false;
     mine.pid = pid;
+    mine.state = state;
     mine.epoch = epoch;
     return true;
 }
-
-/* A captured call is written down here, before the match specification runs,
- * so that no more calls than asked for get a return trace. trace/5 follows on
- * this thread and gives the event; see write_begin. */
-static _Thread_local __attribute__((tls_model("initial-exec"))) struct {
-    uint64_t pid;
-    unsigned count;
-    struct ember_admitted runs[EMBER_MAX_MEMBERSHIPS];
-} admitted;
 
 static ERL_NIF_TERM target_enabled(struct ember_session *session, ERL_NIF_TERM tag,
                                    uint32_t target, uint64_t pid)
@@ -133,24 +147,29 @@ static ERL_NIF_TERM unknown_enabled(struct ember_session *session, ERL_NIF_TERM 
     return mine.pending ? atom_trace : atom_discard;
 }
 
-static ERL_NIF_TERM decide(struct ember_session *session, ERL_NIF_TERM tag, ERL_NIF_TERM state,
-                           uint64_t pid)
+static ERL_NIF_TERM decide(struct ember_session *session, const ERL_NIF_TERM argv[])
 {
+    ERL_NIF_TERM tag = argv[0];
     uint64_t generation;
     uint32_t target;
-    if (!session || !decode_state(state, &generation, &target) ||
+    if (!session || !decode_state(argv[1], &generation, &target) ||
         generation != session->generation)
         return tag == atom_trace_status ? atom_remove : atom_discard;
     if (target != EMBER_STATE_MAIN)
-        return target_enabled(session, tag, target, pid);
-    if (is_watched(session, pid))
+        return target_enabled(session, tag, target, argv[2]);
+    if (is_watched(session, argv[1], argv[2]))
         return atom_trace;
-    return unknown_enabled(session, tag, pid);
+    return unknown_enabled(session, tag, argv[2]);
 }
 
-static bool is_main_state(ERL_NIF_TERM state)
+static RARE ERL_NIF_TERM enabled_slowly(const ERL_NIF_TERM argv[])
 {
-    return ((state >> 4) & 127) == EMBER_STATE_MAIN;
+    if (argv[0] != atom_trace_status && argv[0] != atom_call)
+        return atom_trace;
+    rcu_read_lock();
+    ERL_NIF_TERM answer = decide(rcu_dereference(ember_session_current), argv);
+    rcu_read_unlock();
+    return answer;
 }
 
 /* enabled(Tag, State, Tracee) */
@@ -158,20 +177,12 @@ ERL_NIF_TERM ember_tracer_enabled(ErlNifEnv *env, int argc, const ERL_NIF_TERM a
 {
     (void)env;
     (void)argc;
-    if (argv[0] != atom_trace_status && argv[0] != atom_call)
-        return atom_trace;
-    if (is_main_state(argv[1]) && watched_as_before(argv[2]))
-        return atom_trace;
-    rcu_read_lock();
-    struct ember_session *session = rcu_dereference(ember_session_current);
-    ERL_NIF_TERM answer = decide(session, argv[0], argv[1], argv[2]);
-    rcu_read_unlock();
-    return answer;
+    return LIKELY(watched_as_before(argv[1], argv[2])) ? atom_trace : enabled_slowly(argv);
 }
 
 /* ---- rings ---- */
 
-static void claim_ring(struct ember_session *session)
+static RARE void claim_ring(struct ember_session *session)
 {
     uint32_t index = atomic_fetch_add_explicit(&session->rings_claimed, 1, memory_order_relaxed);
     mine.ring = index < session->ring_count ? session->rings[index] : NULL;
@@ -180,7 +191,7 @@ static void claim_ring(struct ember_session *session)
 
 /* A consumer that was waited for in vain is not waited for again until it has
  * moved. */
-static struct ember_event *wait_for_room(struct ember_session *session, struct ember_ring *ring)
+static RARE struct ember_event *wait_for_room(struct ember_session *session, struct ember_ring *ring)
 {
     struct timespec step = {.tv_nsec = WAIT_STEP_NS};
     struct ember_event *slot = ember_ring_reserve(ring);
@@ -194,34 +205,41 @@ static struct ember_event *wait_for_room(struct ember_session *session, struct e
     return slot;
 }
 
-static struct ember_event *reserve(struct ember_session *session)
+/* The event that found no room, after waiting for some; NULL: it is lost. */
+static RARE struct ember_event *reserve_slowly(struct ember_session *session)
 {
-    if (__builtin_expect(mine.generation != session->generation, 0))
+    if (mine.generation != session->generation)
         claim_ring(session);
-    if (__builtin_expect(!mine.ring, 0)) {
+    if (!mine.ring) {
         atomic_fetch_add_explicit(&session->lost_no_ring, 1, memory_order_relaxed);
         return NULL;
     }
-    struct ember_event *slot = ember_ring_reserve(mine.ring);
-    if (__builtin_expect(!slot, 0))
-        slot = wait_for_room(session, mine.ring);
-    if (__builtin_expect(!slot, 0))
+    struct ember_event *slot = wait_for_room(session, mine.ring);
+    if (!slot)
         atomic_fetch_add_explicit(&mine.ring->producer.lost, 1, memory_order_relaxed);
     return slot;
 }
 
-static void count_bad_term(struct ember_session *session)
+static inline struct ember_event *reserve(struct ember_session *session)
+{
+    struct ember_event *slot = NULL;
+    if (LIKELY(mine.generation == session->generation && mine.ring))
+        slot = ember_ring_reserve(mine.ring);
+    return LIKELY(slot) ? slot : reserve_slowly(session);
+}
+
+static RARE void count_bad_term(struct ember_session *session)
 {
     atomic_fetch_add_explicit(&session->lost_bad_term, 1, memory_order_relaxed);
 }
 
 /* ---- trace ---- */
 
-static struct ember_event *start_event(struct ember_session *session, enum ember_event_kind kind,
-                                       uint64_t pid)
+static inline struct ember_event *start_event(struct ember_session *session,
+                                              enum ember_event_kind kind, uint64_t pid)
 {
     struct ember_event *event = reserve(session);
-    if (!event)
+    if (!LIKELY(event))
         return NULL;
     event->time = ember_clock_ticks();
     event->pid = pid;
@@ -230,7 +248,7 @@ static struct ember_event *start_event(struct ember_session *session, enum ember
     return event;
 }
 
-static bool write_mfa(struct ember_event *event, const ERL_NIF_TERM mfa[3])
+static inline bool write_mfa(struct ember_event *event, const ERL_NIF_TERM mfa[3])
 {
     event->mfa.module = (uint32_t)mfa[0];
     event->mfa.function = (uint32_t)mfa[1];
@@ -239,17 +257,17 @@ static bool write_mfa(struct ember_event *event, const ERL_NIF_TERM mfa[3])
 }
 
 /* call, return_to, in, out: own heap, and {M,F,Arity} or no function */
-static void write_step(ErlNifEnv *env, struct ember_session *session, enum ember_event_kind kind,
-                       const ERL_NIF_TERM argv[])
+static inline void write_step(ErlNifEnv *env, struct ember_session *session,
+                              enum ember_event_kind kind, const ERL_NIF_TERM argv[])
 {
     struct ember_event *event = start_event(session, kind, argv[2]);
-    if (!event)
+    if (!LIKELY(event))
         return;
     const ERL_NIF_TERM *mfa = ember_vm_tuple(env, argv[3], 3);
-    event->mfa = (struct ember_mfa){0, 0};
-    event->arity = 0;
     ember_vm_heap_read(env, argv[3], event);
-    if (mfa && !write_mfa(event, mfa))
+    event->value = 0;
+    event->arity = 0;
+    if (mfa && !LIKELY(write_mfa(event, mfa)))
         count_bad_term(session);
     else
         ember_ring_commit(mine.ring);
@@ -450,7 +468,7 @@ static void trace_rare(ErlNifEnv *env, struct ember_session *session, const ERL_
 
 static void trace_process(ErlNifEnv *env, struct ember_session *session, const ERL_NIF_TERM argv[])
 {
-    if (!watched_as_before(argv[2]) && !is_watched(session, argv[2]))
+    if (!is_watched(session, argv[1], argv[2]))
         return;
     if (argv[0] == atom_call)
         write_step(env, session, EMBER_EVENT_CALL, argv);
@@ -460,21 +478,32 @@ static void trace_process(ErlNifEnv *env, struct ember_session *session, const E
         trace_rare(env, session, argv);
 }
 
-/* trace(Tag, State, Tracee, Term, Opts) */
-ERL_NIF_TERM ember_tracer_trace(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+static RARE void trace_slowly(ErlNifEnv *env, struct ember_session *session,
+                              const ERL_NIF_TERM argv[])
 {
     uint64_t generation;
     uint32_t target;
+    if (!session || !decode_state(argv[1], &generation, &target) ||
+        generation != session->generation)
+        return;
+    if (target == EMBER_STATE_MAIN)
+        trace_process(env, session, argv);
+    else
+        trace_target(env, session, target, argv);
+}
+
+/* trace(Tag, State, Tracee, Term, Opts) */
+ERL_NIF_TERM ember_tracer_trace(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+{
     (void)argc;
     rcu_read_lock();
     struct ember_session *session = rcu_dereference(ember_session_current);
-    if (session && decode_state(argv[1], &generation, &target) &&
-        generation == session->generation) {
-        if (target == EMBER_STATE_MAIN)
-            trace_process(env, session, argv);
-        else
-            trace_target(env, session, target, argv);
-    }
+    bool call = argv[0] == atom_call;
+    bool step = call || argv[0] == atom_return_to;
+    if (LIKELY(step && session && watched_as_before(argv[1], argv[2])))
+        write_step(env, session, call ? EMBER_EVENT_CALL : EMBER_EVENT_RETURN_TO, argv);
+    else
+        trace_slowly(env, session, argv);
     rcu_read_unlock();
     return atom_ok;
 }

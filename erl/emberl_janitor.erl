@@ -39,7 +39,7 @@ handle_cast(_Message, State) ->
 
 -spec handle_info(term(), term()) -> {noreply, term()}.
 handle_info({'DOWN', Monitor, process, _Pid, _Reason}, {Monitor, Trace}) ->
-    catch emberl_trace:close(Trace),
+    emberl_trace:close(Trace),
     emberl_nif:stop(),
     {noreply, none};
 handle_info(_Message, State) ->

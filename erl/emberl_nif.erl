@@ -1,9 +1,8 @@
 %% SPDX-License-Identifier: Apache-2.0
 %% @private
-%% The C library: the tracer callbacks and the functions that control it. Only
-%% the modules of emberl call these.
+%% The C library: the callbacks of an erl_tracer and the functions that control
+%% it. Only the modules of emberl call these.
 -module(emberl_nif).
--behaviour(erl_tracer).
 
 -export([enabled/3, trace/5]).
 -export([start/4, stop/0, open/2, close/1, set_costs/4, stats/0, layout/1]).

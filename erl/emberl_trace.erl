@@ -82,8 +82,14 @@ close(#{main := Main, targets := Targets}) ->
 %% Processes that have had no event since their run ended.
 untrace(Pid) ->
     case erlang:trace_info(Pid, tracer) of
-        {tracer, {?TRACER, _State}} -> catch erlang:trace(Pid, false, [all]);
+        {tracer, {?TRACER, _State}} -> clear_flags(Pid);
         _ -> ok
+    end.
+
+%% It may have died meanwhile.
+clear_flags(Pid) ->
+    try erlang:trace(Pid, false, [all])
+    catch error:badarg -> 0
     end.
 
 %% Breakpoints on every function of these modules, and of modules loaded later,
