@@ -19,6 +19,7 @@ enum command { COMMAND_NONE, COMMAND_OPEN, COMMAND_CLOSE, COMMAND_STOP };
 struct ember_consumer {
     struct ember_merge merge; /* these two: the consumer thread only */
     struct ember_recorder recorder;
+    uint64_t origin_ticks; /* constant */
     _Atomic uint64_t events; /* written by the consumer thread, read by any */
     pthread_mutex_t mutex;   /* protects the fields below */
     pthread_cond_t changed;
@@ -59,7 +60,8 @@ static void obey(struct ember_consumer *consumer)
         break;
     case COMMAND_CLOSE:
         drain_all(consumer);
-        ember_recorder_close(&consumer->recorder, consumer->slot, ember_clock_ticks());
+        ember_recorder_close(&consumer->recorder, consumer->slot,
+                             ember_clock_ticks() - consumer->origin_ticks);
         break;
     case COMMAND_STOP:
         drain_all(consumer);
@@ -128,6 +130,7 @@ static void free_consumer(struct ember_consumer *consumer)
 }
 
 struct ember_consumer *ember_consumer_start(struct ember_ring **rings, uint32_t ring_count,
+                                            uint64_t origin_ticks,
                                             const struct ember_consumer_options *options)
 {
     struct ember_consumer *consumer = calloc(1, sizeof *consumer);
@@ -135,6 +138,7 @@ struct ember_consumer *ember_consumer_start(struct ember_ring **rings, uint32_t 
         return NULL;
     pthread_mutex_init(&consumer->mutex, NULL);
     pthread_cond_init(&consumer->changed, NULL);
+    consumer->origin_ticks = origin_ticks;
     bool ready = ember_recorder_init(&consumer->recorder, &options->outlet, &options->layout) &&
                  ember_merge_init(&consumer->merge, rings, ring_count) &&
                  pthread_create(&consumer->thread, NULL, run_consumer, consumer) == 0;

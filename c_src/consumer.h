@@ -15,8 +15,9 @@ struct ember_consumer_options {
     struct ember_outlet outlet; /* called on the consumer thread */
 };
 
-/* Starts the thread; NULL when it can't. */
+/* Starts the thread; NULL when it can't. Events count from `origin_ticks`. */
 struct ember_consumer *ember_consumer_start(struct ember_ring **rings, uint32_t ring_count,
+                                            uint64_t origin_ticks,
                                             const struct ember_consumer_options *options);
 
 /* Lets it drain the rings, ends the thread, frees. NULL is allowed. */

@@ -34,7 +34,7 @@ static uint64_t time_at(const struct ember_merge_source *source)
 {
     if (source->head == source->last)
         return UINT64_MAX;
-    return ember_ring_at(source->ring, source->head)->time;
+    return ember_event_ticks(ember_ring_at(source->ring, source->head));
 }
 
 /* The source with the earliest event, NULL when all are empty, and the time up
@@ -63,7 +63,7 @@ static uint64_t drain_source(struct ember_merge_source *source, uint64_t until,
     uint64_t start = source->head;
     while (source->head != source->first) {
         const struct ember_event *event = ember_ring_at(source->ring, source->head);
-        if (event->time > until)
+        if (ember_event_ticks(event) > until)
             break;
         take(context, event);
         source->head++;

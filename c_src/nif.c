@@ -50,9 +50,10 @@ static uint32_t fallbacks_in_use(void)
 static int64_t utc_us_at(uint64_t ticks, double ns_per_tick)
 {
     struct timespec now;
+    uint64_t origin = control.session ? control.session->origin_ticks : 0;
     clock_gettime(CLOCK_REALTIME, &now);
     int64_t us = (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
-    return us - (int64_t)((double)(ember_clock_ticks() - ticks) * ns_per_tick / 1000);
+    return us - (int64_t)((double)(ember_clock_ticks() - origin - ticks) * ns_per_tick / 1000);
 }
 
 static struct ember_profile *build_profile(const struct ember_run *run,
@@ -131,7 +132,7 @@ static void end_session(void)
     control.atoms = NULL;
 }
 
-/* start(Owner, ReturnToBytes, BeginBytes, BeginBeforeCall) -> {ok, Generation} */
+/* start(Owner, ReturnToWords, BeginWords, BeginBeforeCall) -> {ok, Generation} */
 static ERL_NIF_TERM start_session(ErlNifEnv *env, const ErlNifPid *owner,
                                   struct ember_stack_layout layout)
 {
@@ -160,8 +161,8 @@ static ERL_NIF_TERM nif_start(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[
     struct ember_stack_layout layout;
     (void)argc;
     if (!enif_get_local_pid(env, argv[0], &owner) ||
-        !enif_get_uint(env, argv[1], &layout.return_to_bytes) ||
-        !enif_get_uint(env, argv[2], &layout.begin_bytes) ||
+        !enif_get_uint(env, argv[1], &layout.return_to_words) ||
+        !enif_get_uint(env, argv[2], &layout.begin_words) ||
         !ember_term_get_bool(env, argv[3], &layout.begin_before_call))
         return enif_make_badarg(env);
     pthread_mutex_lock(&control.mutex);

@@ -142,12 +142,17 @@ static struct ember_track *add_track(struct ember_recorder *recorder, struct emb
     return track;
 }
 
+static uint32_t capture_of(const struct ember_event *event)
+{
+    return event->value & (EMBER_MAX_CAPTURES - 1);
+}
+
 static struct ember_run *start_run(struct ember_recorder *recorder, const struct ember_event *event)
 {
-    struct ember_run *run = ember_run_create(event->value, event->extra);
+    struct ember_run *run = ember_run_create(event->value, capture_of(event));
     if (!run)
         return NULL;
-    run->begin_ticks = event->time;
+    run->begin_ticks = ember_event_ticks(event);
     run->lost_at_begin = lost_until_now(recorder);
     run->next = recorder->runs;
     recorder->runs = run;
@@ -158,9 +163,9 @@ static struct ember_run *start_run(struct ember_recorder *recorder, const struct
 
 static void begin(struct ember_recorder *recorder, const struct ember_event *event)
 {
-    if (event->extra >= EMBER_MAX_CAPTURES || !recorder->open[event->extra])
+    if (!recorder->open[capture_of(event)])
         return;
-    const struct ember_capture *capture = &recorder->captures[event->extra];
+    const struct ember_capture *capture = &recorder->captures[capture_of(event)];
     uint32_t function =
         ember_function_table_id(&recorder->functions, capture->target, capture->target_arity);
     struct ember_traced *process = ensure_process(recorder, event->pid);
@@ -183,9 +188,9 @@ static void end(struct ember_recorder *recorder, const struct ember_event *event
     if (!process || !run)
         return;
     ember_traced_event(process, event, EMBER_NONE);
-    finish_run(recorder, run,
-               event->kind == EMBER_EVENT_RETURN ? EMBER_OUTCOME_RETURNED : EMBER_OUTCOME_RAISED,
-               event->time);
+    bool returned = ember_event_kind(event) == EMBER_EVENT_RETURN;
+    finish_run(recorder, run, returned ? EMBER_OUTCOME_RETURNED : EMBER_OUTCOME_RAISED,
+               ember_event_ticks(event));
 }
 
 /* The child takes part in the runs of its parent that follow children. It has
@@ -215,7 +220,7 @@ static void initial(struct ember_recorder *recorder, const struct ember_event *e
     struct ember_traced *process = find_process(recorder, event->pid);
     for (struct ember_track *t = process ? process->tracks : NULL; t; t = t->next_in_process) {
         process_of(t)->initial = event->mfa;
-        process_of(t)->initial_arity = event->arity;
+        process_of(t)->initial_arity = (uint8_t)ember_event_arity(event);
     }
 }
 
@@ -258,7 +263,7 @@ static void exited(struct ember_recorder *recorder, const struct ember_event *ev
         process_of(t)->exited = true;
     struct ember_run *run;
     while ((process = find_process(recorder, event->pid)) && (run = run_rooted_in(process)))
-        finish_run(recorder, run, EMBER_OUTCOME_EXITED, event->time);
+        finish_run(recorder, run, EMBER_OUTCOME_EXITED, ember_event_ticks(event));
     while ((process = find_process(recorder, event->pid)))
         leave_run(recorder, process->tracks);
 }
@@ -269,16 +274,17 @@ static void plain(struct ember_recorder *recorder, const struct ember_event *eve
     if (!process)
         return;
     uint32_t function = EMBER_NONE;
-    bool named = event->kind == EMBER_EVENT_CALL || event->kind == EMBER_EVENT_RETURN_TO;
+    enum ember_event_kind kind = ember_event_kind(event);
+    bool named = kind == EMBER_EVENT_CALL || kind == EMBER_EVENT_RETURN_TO;
     if (named && event->mfa.module)
-        function = ember_function_table_id(&recorder->functions, event->mfa, event->arity);
+        function = ember_function_table_id(&recorder->functions, event->mfa, ember_event_arity(event));
     ember_traced_event(process, event, function);
 }
 
 void ember_recorder_event(struct ember_recorder *recorder, const struct ember_event *event)
 {
-    recorder->now = event->time;
-    switch ((enum ember_event_kind)event->kind) {
+    recorder->now = ember_event_ticks(event);
+    switch (ember_event_kind(event)) {
     case EMBER_EVENT_BEGIN:
         begin(recorder, event);
         break;

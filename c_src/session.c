@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "session.h"
 
+#include "clock.h"
+
 #include <stdlib.h>
 #include <urcu-bp.h>
 
@@ -34,9 +36,10 @@ struct ember_session *ember_session_create(uint64_t generation, uint32_t threads
     if (!session)
         return NULL;
     session->generation = generation;
+    session->origin_ticks = ember_clock_ticks();
     session->admission = ember_admission_create();
     if (session->admission && create_rings(session, threads))
-        session->consumer = ember_consumer_start(session->rings, threads, options);
+        session->consumer = ember_consumer_start(session->rings, threads, session->origin_ticks, options);
     if (session->consumer)
         return session;
     free_session(session);

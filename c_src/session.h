@@ -21,6 +21,7 @@
 
 struct ember_session {
     uint64_t generation; /* names the session in tracer states and thread-locals */
+    uint64_t origin_ticks; /* events count from here */
     struct ember_admission *admission;
     struct ember_consumer *consumer;
     struct ember_ring **rings;

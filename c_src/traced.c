@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "traced.h"
 
-#define WORD 8
 #define MFA_WORDS 4   /* the {M,F,Arity} the VM builds on the traced heap */
 #define BEGIN_WORDS 2 /* the tracer term it keeps in a return trace frame */
 
@@ -32,14 +31,14 @@ int64_t ember_traced_depth(struct ember_traced *traced, const struct ember_event
         return EMBER_NO_DEPTH;
     if (traced->stack_base == 0)
         traced->stack_base = event->sp;
-    return (int64_t)(traced->stack_base - event->sp);
+    return (int32_t)(traced->stack_base - event->sp);
 }
 
 /* ---- words ---- */
 
 static bool has_mfa_tuple(const struct ember_event *event)
 {
-    switch ((enum ember_event_kind)event->kind) {
+    switch (ember_event_kind(event)) {
     case EMBER_EVENT_CALL:
     case EMBER_EVENT_BEGIN:
     case EMBER_EVENT_RETURN:
@@ -58,15 +57,15 @@ static bool has_mfa_tuple(const struct ember_event *event)
  * collection goes on on a fragment, with a stack pointer of its own. */
 static bool is_displaced(const struct ember_traced *traced, const struct ember_event *event)
 {
-    uint64_t limit = traced->sp ? traced->sp : UINT64_MAX;
-    return traced->hp != 0 && (event->hp < traced->hp || event->hp > limit);
+    uint32_t room = traced->sp ? traced->sp - traced->hp : INT32_MAX;
+    return traced->hp != 0 && event->hp - traced->hp > room;
 }
 
 static int64_t heap_growth(const struct ember_traced *traced, const struct ember_event *event)
 {
     if (traced->hp == 0 || is_displaced(traced, event))
         return 0;
-    return (int64_t)(event->hp - traced->hp) / WORD;
+    return event->hp - traced->hp;
 }
 
 /* Words of the process's own since the last event. A tuple for which the heap
@@ -102,7 +101,7 @@ static int64_t unexplained_words(const struct ember_traced *traced, const struct
 
 static enum ember_cost cost_of(const struct ember_event *event)
 {
-    switch ((enum ember_event_kind)event->kind) {
+    switch (ember_event_kind(event)) {
     case EMBER_EVENT_CALL:
     case EMBER_EVENT_BEGIN:
         return EMBER_COST_CALL;
@@ -110,8 +109,7 @@ static enum ember_cost cost_of(const struct ember_event *event)
     case EMBER_EVENT_RETURN:
     case EMBER_EVENT_RAISE:
         return EMBER_COST_RETURN;
-    case EMBER_EVENT_GC_START:
-    case EMBER_EVENT_GC_END:
+    case EMBER_EVENT_STACK:
         return EMBER_COST_GC;
     default:
         return EMBER_COST_SWITCH;
@@ -131,7 +129,8 @@ static void charge_ticks(const struct ember_traced *traced, struct ember_tree_no
 
 static void charge(struct ember_traced *traced, const struct ember_event *event, int64_t words)
 {
-    uint64_t ticks = event->time > traced->time ? event->time - traced->time : 0;
+    uint64_t now = ember_event_ticks(event);
+    uint64_t ticks = now > traced->time ? now - traced->time : 0;
     bool running = !traced->collecting && !traced->out;
     for (struct ember_track *t = traced->tracks; t; t = t->next_in_process) {
         struct ember_tree_node *node = ember_track_top(t);
@@ -151,31 +150,34 @@ void ember_traced_close(const struct ember_traced *traced, struct ember_track *t
 
 /* ---- events ---- */
 
+/* The true base of the stack; depths so far counted from a provisional one. */
+static void learn_stack_base(struct ember_traced *traced, uint32_t base)
+{
+    int32_t shift = (int32_t)(base - traced->stack_base);
+    for (struct ember_track *t = traced->tracks; t && traced->stack_base; t = t->next_in_process)
+        for (uint32_t i = 0; i < t->depth; i++)
+            t->frames[i].depth += shift;
+    traced->stack_base_known = true;
+    traced->stack_base = base;
+}
+
 static void start_collection(struct ember_traced *traced, const struct ember_event *event)
 {
     traced->collecting = true;
-    if (!traced->stack_base_known && event->sp && traced->stack_base) {
-        uint64_t base = event->sp + (uint64_t)event->extra * WORD;
-        for (struct ember_track *t = traced->tracks; t; t = t->next_in_process)
-            for (uint32_t i = 0; i < t->depth; i++)
-                t->frames[i].depth += (int64_t)(base - traced->stack_base);
-        traced->stack_base = base;
-        traced->stack_base_known = true;
-    }
+    if (!traced->stack_base_known && event->sp && !traced->displaced)
+        learn_stack_base(traced, event->sp + traced->stack_words);
 }
 
 static void end_collection(struct ember_traced *traced, const struct ember_event *event)
 {
     traced->collecting = false;
+    traced->displaced = false;
     traced->heap_size_known = true;
     traced->heap_size = (int64_t)event->heap_words + event->fragment_words;
-    traced->displaced = false;
     traced->explained = 0;
     traced->fragment_words = 0;
-    if (event->sp) {
-        traced->stack_base = event->sp + (uint64_t)event->extra * WORD;
-        traced->stack_base_known = true;
-    }
+    if (event->sp && traced->stack_base_known)
+        traced->stack_base = event->sp + traced->stack_words;
 }
 
 static bool is_shown(const struct ember_capture *capture, struct ember_mfa mfa)
@@ -215,7 +217,7 @@ static void return_all(struct ember_traced *traced, const struct ember_event *ev
 
 static void step(struct ember_traced *traced, const struct ember_event *event, uint32_t function)
 {
-    switch ((enum ember_event_kind)event->kind) {
+    switch (ember_event_kind(event)) {
     case EMBER_EVENT_CALL:
         call_all(traced, event, function);
         break;
@@ -227,6 +229,9 @@ static void step(struct ember_traced *traced, const struct ember_event *event, u
         break;
     case EMBER_EVENT_OUT:
         traced->out = true;
+        break;
+    case EMBER_EVENT_STACK:
+        traced->stack_words = (uint32_t)event->value;
         break;
     case EMBER_EVENT_GC_START:
         start_collection(traced, event);
@@ -250,11 +255,11 @@ void ember_traced_event(struct ember_traced *traced, const struct ember_event *e
         traced->displaced |= is_displaced(traced, event);
         words = own_words(traced, event);
     }
-    if (event->kind == EMBER_EVENT_GC_START && !traced->collecting)
+    if (ember_event_kind(event) == EMBER_EVENT_GC_START && !traced->collecting)
         words += unexplained_words(traced, event);
     charge(traced, event, words);
     step(traced, event, function);
-    traced->time = event->time;
+    traced->time = ember_event_ticks(event);
     if (event->hp) {
         traced->hp = event->hp;
         traced->sp = event->sp;

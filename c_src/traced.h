@@ -23,9 +23,10 @@ struct ember_traced {
     uint64_t pid;
     struct ember_track *tracks; /* list by next_in_process */
     uint64_t time;              /* of the last event, ticks */
-    uint64_t hp;                /* at the last event; 0: unknown */
-    uint64_t sp;
-    uint64_t stack_base;        /* address the depths count down from */
+    uint32_t hp;                /* at the last event; 0: unknown */
+    uint32_t sp;
+    uint32_t stack_base;        /* word address the depths count down from */
+    uint32_t stack_words;       /* as told last */
     bool stack_base_known;      /* it is the true base of the stack */
     bool out;                   /* scheduled out */
     bool collecting;

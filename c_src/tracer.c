@@ -241,18 +241,18 @@ static inline struct ember_event *start_event(struct ember_session *session,
     struct ember_event *event = reserve(session);
     if (!LIKELY(event))
         return NULL;
-    event->time = ember_clock_ticks();
+    event->stamp = ember_event_stamp(ember_clock_ticks() - session->origin_ticks, 0, kind);
     event->pid = pid;
-    event->kind = (uint8_t)kind;
-    event->extra = 0;
     return event;
 }
 
+/* An arity's place in a stamp, and in the word of a small integer. */
+#define ARITY_BITS UINT64_C(0xff0)
+
 static inline bool write_mfa(struct ember_event *event, const ERL_NIF_TERM mfa[3])
 {
-    event->mfa.module = (uint32_t)mfa[0];
-    event->mfa.function = (uint32_t)mfa[1];
-    event->arity = (uint8_t)(mfa[2] >> 4);
+    event->mfa = (struct ember_mfa){(uint32_t)mfa[0], (uint32_t)mfa[1]};
+    event->stamp |= mfa[2] & ARITY_BITS; /* a small integer has its value there */
     return ((mfa[0] | mfa[1]) >> 32) == 0;
 }
 
@@ -266,7 +266,6 @@ static inline void write_step(ErlNifEnv *env, struct ember_session *session,
     const ERL_NIF_TERM *mfa = ember_vm_tuple(env, argv[3], 3);
     ember_vm_heap_read(env, argv[3], event);
     event->value = 0;
-    event->arity = 0;
     if (mfa && !LIKELY(write_mfa(event, mfa)))
         count_bad_term(session);
     else
@@ -311,13 +310,18 @@ static void write_gc(ErlNifEnv *env, struct ember_session *session, enum ember_e
                      const ERL_NIF_TERM argv[])
 {
     struct gc_sizes sizes = read_gc_sizes(env, argv[3]);
-    struct ember_event *event = start_event(session, kind, argv[2]);
+    struct ember_event *event = start_event(session, EMBER_EVENT_STACK, argv[2]);
+    if (!event)
+        return;
+    ember_vm_heap_read(env, 0, event);
+    event->value = sizes.stack;
+    ember_ring_commit(mine.ring);
+    event = start_event(session, kind, argv[2]);
     if (!event)
         return;
     ember_vm_heap_read(env, 0, event);
     event->heap_words = saturate(sizes.heap);
     event->fragment_words = saturate(sizes.fragments);
-    event->extra = (uint32_t)sizes.stack;
     ember_ring_commit(mine.ring);
 }
 
@@ -376,7 +380,7 @@ static void write_initial(ErlNifEnv *env, struct ember_session *session,
     event->hp = 0;
     event->sp = 0;
     event->mfa = (struct ember_mfa){(uint32_t)mfa[0], (uint32_t)mfa[1]};
-    event->arity = (uint8_t)arity;
+    event->stamp |= (uint64_t)arity << 4;
     ember_ring_commit(mine.ring);
 }
 
@@ -400,8 +404,7 @@ static void write_run(ErlNifEnv *env, struct ember_session *session, enum ember_
     if (!event)
         return;
     ember_vm_heap_read(env, argv[3], event);
-    event->value = run->run;
-    event->extra = run->capture;
+    event->value = ember_run_value(run->run, run->capture);
     ember_ring_commit(mine.ring);
 }
 

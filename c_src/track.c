@@ -109,7 +109,7 @@ static uint32_t find_in_chain(const struct ember_track *track, uint32_t function
 static void tail_call(struct ember_track *track, uint32_t function, int64_t depth)
 {
     bool marked = track->frames[track->depth - 1].marked;
-    int64_t entered = depth + (marked ? 0 : track->layout->return_to_bytes);
+    int64_t entered = depth + (marked ? 0 : track->layout->return_to_words);
     uint32_t again = find_in_chain(track, function);
     if (again != EMBER_NONE && again + 1 >= track->base) {
         track->depth = again + 1;
@@ -128,7 +128,7 @@ static void tail_call(struct ember_track *track, uint32_t function, int64_t dept
 
 static void body_call(struct ember_track *track, uint32_t function, int64_t depth)
 {
-    push(track, (struct ember_frame){depth + track->layout->return_to_bytes,
+    push(track, (struct ember_frame){depth + track->layout->return_to_words,
                                      callee_node(track, function), .marked = true});
 }
 
@@ -166,7 +166,7 @@ static bool is_own_call(struct ember_track *track, uint32_t function, int64_t de
     struct ember_frame *base = &track->frames[0];
     bool own = function_at(track, 0) == function && depth <= base->depth;
     if (own) {
-        base->depth = depth + track->layout->return_to_bytes;
+        base->depth = depth + track->layout->return_to_words;
         base->marked = true;
     }
     return own;
@@ -175,7 +175,7 @@ static bool is_own_call(struct ember_track *track, uint32_t function, int64_t de
 void ember_track_begin(struct ember_track *track, uint32_t function, int64_t depth, bool marked)
 {
     bool shown = !track->capture->hide_target;
-    int64_t entered = depth == EMBER_NO_DEPTH ? depth : depth + track->layout->begin_bytes;
+    int64_t entered = depth == EMBER_NO_DEPTH ? depth : depth + track->layout->begin_words;
     uint32_t node = shown ? callee_node(track, function) : top_node(track);
     push(track, (struct ember_frame){entered, node, .marked = marked && shown});
     track->base = track->depth;
@@ -189,7 +189,7 @@ void ember_track_other_begin(struct ember_track *track, uint32_t function)
     if (track->layout->begin_before_call || track->depth == 0)
         return;
     if (function_at(track, track->depth - 1) == function)
-        track->frames[track->depth - 1].depth += track->layout->begin_bytes;
+        track->frames[track->depth - 1].depth += track->layout->begin_words;
 }
 
 void ember_track_call(struct ember_track *track, uint32_t function, int64_t depth)

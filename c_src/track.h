@@ -5,7 +5,7 @@
  * A frame knows how deep in the process's stack its function was entered. The
  * depth tells what the VM does not: a call at the depth of the top frame is a
  * tail call, and frames deeper than a later event are gone, however they went.
- * Depths are bytes below the base of the stack, so they stay valid when a
+ * Depths are words below the base of the stack, so they stay valid when a
  * collection moves it.
  *
  * The shown stack is the logical one. A tail callee stands below the function
@@ -18,8 +18,8 @@
 
 /* How the VM's own trace frames lie on the stack of a traced process. */
 struct ember_stack_layout {
-    uint32_t return_to_bytes; /* pushed once per chain for return_to */
-    uint32_t begin_bytes;     /* pushed for the return of a captured call */
+    uint32_t return_to_words; /* pushed once per chain for return_to */
+    uint32_t begin_words;     /* pushed for the return of a captured call */
     bool begin_before_call;   /* a nested captured call: BEGIN comes before CALL */
 };
 

@@ -60,12 +60,12 @@ static inline void ember_vm_heap_read(const ErlNifEnv *env, ERL_NIF_TERM mfa,
 {
     if (__builtin_expect(ember_vm_heap.pointers, 1)) {
         const uint64_t *words = ember_vm_env_words(env);
-        event->hp = words[EMBER_ENV_HEAP_TOP];
-        event->sp = words[EMBER_ENV_STACK_TOP];
+        event->hp = (uint32_t)(words[EMBER_ENV_HEAP_TOP] >> 3);
+        event->sp = (uint32_t)(words[EMBER_ENV_STACK_TOP] >> 3);
     } else {
         enum { BOXED_TAG = 2, TAG_MASK = 3, MFA_WORDS = 4 };
         bool boxed = ember_vm_heap.tuples && (mfa & TAG_MASK) == BOXED_TAG;
-        event->hp = boxed ? (mfa - BOXED_TAG) + MFA_WORDS * sizeof(ERL_NIF_TERM) : 0;
+        event->hp = boxed ? (uint32_t)((mfa - BOXED_TAG) >> 3) + MFA_WORDS : 0;
         event->sp = 0;
     }
 }

@@ -48,7 +48,7 @@ trace(_Tag, _State, _Tracee, _Term, _Opts) -> erlang:nif_error(not_loaded).
 
 -spec start(pid(), non_neg_integer(), non_neg_integer(), boolean()) ->
           {ok, pos_integer()} | {error, already_started | out_of_memory}.
-start(_Owner, _ReturnToBytes, _BeginBytes, _BeginBeforeCall) -> erlang:nif_error(not_loaded).
+start(_Owner, _ReturnToWords, _BeginWords, _BeginBeforeCall) -> erlang:nif_error(not_loaded).
 
 -spec stop() -> ok.
 stop() -> erlang:nif_error(not_loaded).

@@ -35,14 +35,13 @@ erts_version() ->
     [list_to_integer(Part) || Part <- string:lexemes(erlang:system_info(version), ".-rc"),
                               Part =/= []].
 
-%% {bytes pushed for return_to, bytes pushed for the return of a captured call,
+%% {words pushed for return_to, words pushed for the return of a captured call,
 %% whether a nested captured call is seen before the call itself}
 -spec stack_layout() -> {non_neg_integer(), non_neg_integer(), boolean()}.
 stack_layout() ->
-    Word = erlang:system_info(wordsize),
     case uses_sessions() of
-        true -> {2 * Word, 4 * Word, true};
-        false -> {(1 + session_words()) * Word, (3 + session_words()) * Word, false}
+        true -> {2, 4, true};
+        false -> {1 + session_words(), 3 + session_words(), false}
     end.
 
 %% ERTS 15.0 has session identifiers on the stack, whether we use them or not.
