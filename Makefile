@@ -12,8 +12,12 @@ ERL ?= erl
 WARNINGS = -Wall -Wextra -Wstrict-prototypes -Wmissing-prototypes -Wshadow -Wconversion -Wvla -Werror
 CFLAGS ?= -O2 -g
 override CFLAGS += -std=c11 -D_GNU_SOURCE -fvisibility=hidden $(WARNINGS) -Ibuild -Ic_src
-ERTS_INCLUDE ?= $(shell $(ERL) -noshell -eval \
-    'io:put_chars(filename:join([code:root_dir(), "usr", "include"])), halt().')
+# Asked of Erlang once, and only by who needs it.
+ifndef ERTS_INCLUDE
+ERTS_INCLUDE = $(eval ERTS_INCLUDE := $$(shell $(ERL) -noshell -eval \
+    'io:put_chars(filename:join([code:root_dir(), "usr", "include"])), halt().'))$(ERTS_INCLUDE)
+endif
+URCU_LIBS ?= -lurcu-bp -lurcu-common
 
 # Knows the VM: the rest of c_src is plain C and tested as such.
 NIF_SOURCES = nif tracer term profile_nif vm_heap session
@@ -24,6 +28,7 @@ BEAMS = $(patsubst erl/%.erl,ebin/%.beam,$(wildcard erl/*.erl))
 
 # make V=1 shows the commands.
 Q = $(if $(V),,@)
+SAY = @$(if $(V),:,echo)
 
 UNAME := $(shell uname)
 ifeq ($(UNAME),Darwin)
@@ -39,9 +44,11 @@ library: priv/emberl_nif.so
 modules: $(BEAMS) ebin/emberl.app
 
 priv/emberl_nif.so: $(NIF_OBJECTS) | priv
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(NIF_LDFLAGS) -o $@ $^ -lurcu-bp -lurcu-common -lpthread
+	$(SAY) "  LD    $@"
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(NIF_LDFLAGS) -o $@ $^ $(URCU_LIBS) -lpthread
 
 build/nif/%.o: c_src/%.c $(HEADERS) | build/nif
+	$(SAY) "  CC    $<"
 	$(Q)$(CC) $(CFLAGS) -fPIC -isystem $(ERTS_INCLUDE) -c -o $@ $<
 
 # The page as a C array.
@@ -55,6 +62,7 @@ build/view_html_page.h: c_src/view_html.html | build
 ERLC_FLAGS = +debug_info +warn_missing_spec +warn_export_vars +warn_unused_import -Werror
 
 ebin/%.beam: erl/%.erl | ebin
+	$(SAY) "  ERLC  $<"
 	$(Q)$(ERLC) $(ERLC_FLAGS) -o ebin $<
 
 # rebar3 fills in the modules by itself; without it we do.
@@ -67,9 +75,114 @@ WRITE_APP = {ok, [{application, Name, Keys}]} = file:consult("erl/emberl.app.src
 ebin/emberl.app: erl/emberl.app.src Makefile | ebin
 	$(Q)$(ERL) -noshell -eval '$(WRITE_APP).'
 
-build build/nif ebin priv:
+build build/nif build/bench ebin priv:
 	$(Q)mkdir -p $@
 
-.PHONY: clean
+# ---- For people: what is missing is installed --------------------------------
+
+.PHONY: deps demo test
+deps:
+	$(Q)tools/need build
+
+demo: deps
+	$(Q)$(MAKE) --no-print-directory all
+	$(Q)mkdir -p build/demo && $(ERLC) -o build/demo demo/profile_compiler.erl
+	$(Q)$(ERL) -noshell -pa ebin build/demo \
+	    -eval 'profile_compiler:main(["erl/emberl_server.erl", "build/demo"]).'
+
+test:
+	$(Q)tools/need test browser rebar
+	$(Q)$(MAKE) --no-print-directory all
+	$(Q)$(MAKE) --no-print-directory check-c check-erl check-browser check-rebar
+
+# ---- Tests in C ---------------------------------------------------------------
+
+# Each variant has a directory of its own. A test links what it uses of the
+# plain sources.
+VARIANT = plain
+C_BUILD = build/$(VARIANT)
+C_TESTS = $(patsubst test/c/%.c,$(C_BUILD)/%,$(wildcard test/c/test_*.c))
+
+.PHONY: check-c asan tsan valgrind
+check-c: $(C_TESTS)
+	$(Q)failed=; for test in $(C_TESTS); do echo "$$test"; $(RUN) $$test || failed=yes; done; \
+	    test -z "$$failed"
+
+$(C_BUILD)/test_%: test/c/test_%.c $(C_BUILD)/libplain.a $(wildcard test/c/*.h)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(C_BUILD)/libplain.a -lcriterion -lpthread
+
+$(C_BUILD)/libplain.a: $(PLAIN_SOURCES:%=$(C_BUILD)/%.o)
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
+
+$(C_BUILD)/%.o: c_src/%.c $(HEADERS)
+	$(SAY) "  CC    $< ($(VARIANT))"
+	$(Q)mkdir -p $(@D) && $(CC) $(CFLAGS) -c -o $@ $<
+
+SANITIZED = -O1 -g -fno-omit-frame-pointer -fno-sanitize-recover=all
+asan:
+	$(Q)$(MAKE) --no-print-directory check-c VARIANT=asan \
+	    CFLAGS="$(SANITIZED) -fsanitize=address,undefined"
+
+tsan:
+	$(Q)$(MAKE) --no-print-directory check-c VARIANT=tsan CFLAGS="$(SANITIZED) -fsanitize=thread" \
+	    C_TESTS="$(patsubst test/c/%.c,build/tsan/%,$(shell grep -l pthread test/c/test_*.c))"
+
+valgrind:
+	$(Q)$(MAKE) --no-print-directory check-c VARIANT=valgrind CFLAGS="-O1 -g" \
+	    RUN="valgrind -q --trace-children=yes --leak-check=full --error-exitcode=1"
+
+# ---- Tests in Erlang, in a browser, as a dependency ---------------------------
+
+ERL_TESTS = $(basename $(notdir $(wildcard test/erl/*.erl)))
+EUNIT = halt(case eunit:test([list_to_atom(M) || M <- string:lexemes( \
+    "$(filter %_tests,$(ERL_TESTS))", " ")], [verbose]) of ok -> 0; _ -> 1 end)
+
+.PHONY: check-erl check-browser check-rebar
+check-erl: all $(ERL_TESTS:%=build/test/%.beam)
+	$(Q)$(ERL) -noshell -pa ebin build/test -eval '$(EUNIT).'
+
+build/test/%.beam: test/erl/%.erl $(wildcard test/erl/*.hrl)
+	$(Q)mkdir -p $(@D) && $(ERLC) +debug_info -Werror -pa ebin -o $(@D) $<
+
+check-browser: test/browser/node_modules
+	$(Q)cd test/browser && npm test --silent
+
+test/browser/node_modules: test/browser/package-lock.json
+	$(Q)cd test/browser && npm ci --silent --no-audit --no-fund && touch node_modules
+
+check-rebar:
+	$(Q)test/rebar/run
+
+# ---- Other checks ---------------------------------------------------------------
+
+.PHONY: lint dialyzer xref bench
+lint: build/view_html_page.h
+	$(Q)tools/lint $(ERTS_INCLUDE)
+
+dialyzer: modules build/otp.plt
+	$(Q)dialyzer --plt build/otp.plt -Werror_handling -Wextra_return -Wmissing_return ebin
+
+build/otp.plt: | build
+	$(Q)dialyzer --build_plt --output_plt $@ --apps erts kernel stdlib
+
+xref: modules
+	$(Q)escript tools/xref.escript ebin
+
+bench: all build/bench/noop_tracer.so
+	$(Q)$(ERLC) -pa ebin -o build/bench bench/*.erl
+	$(Q)$(ERL) -noshell -pa ebin build/bench -s overhead main
+
+build/bench/noop_tracer.so: bench/noop_tracer.c | build/bench
+	$(Q)$(CC) $(CFLAGS) -fPIC -isystem $(ERTS_INCLUDE) $(LDFLAGS) $(NIF_LDFLAGS) -o $@ $<
+
+.PHONY: help clean
+help:
+	@echo "build:  all (default), library, modules, clean"
+	@echo "run:    demo, bench"
+	@echo "test:   test (all of the following), check-c, check-erl, check-browser, check-rebar"
+	@echo "check:  asan, tsan, valgrind, lint, dialyzer, xref"
+	@echo "other:  deps (installs what the build needs), help"
+	@echo "V=1 shows the commands. CC, CFLAGS, LDFLAGS, URCU_LIBS, ERL, ERLC, ERTS_INCLUDE as usual."
+
 clean:
 	rm -rf build ebin priv
