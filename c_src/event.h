@@ -16,6 +16,7 @@ enum ember_event_kind {
     EMBER_EVENT_RETURN_TO,
     EMBER_EVENT_IN,
     EMBER_EVENT_OUT,
+    EMBER_EVENT_FRAGMENTS, /* value: words in heap fragments, from the next event on */
     EMBER_EVENT_STACK,    /* value: words on the stack; comes just before a GC event */
     EMBER_EVENT_GC_START,
     EMBER_EVENT_GC_END,

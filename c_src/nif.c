@@ -44,6 +44,7 @@ static uint32_t fallbacks_in_use(void)
 {
     return (ember_vm_heap.pointers ? 0u : EMBER_FALLBACK_STACK) |
            (ember_vm_heap.pointers || ember_vm_heap.tuples ? 0u : EMBER_FALLBACK_HEAP) |
+           (ember_vm_heap.fragments ? 0u : EMBER_FALLBACK_FRAGMENTS) |
            (ember_clock_uses_counter ? 0u : EMBER_FALLBACK_CLOCK);
 }
 
@@ -377,6 +378,20 @@ static ERL_NIF_TERM nif_layout(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv
                             ember_term_atom(env, ember_vm_heap.tuples ? "true" : "false"));
 }
 
+/* find_fragments(Words, Restart) -> Left: see ember_vm_find_fragments. */
+static ERL_NIF_TERM nif_find_fragments(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+{
+    ErlNifUInt64 words;
+    bool restart;
+    (void)argc;
+    if (!enif_get_uint64(env, argv[0], &words) || !ember_term_get_bool(env, argv[1], &restart))
+        return enif_make_badarg(env);
+    pthread_mutex_lock(&control.mutex);
+    uint32_t left = control.session ? 0 : ember_vm_find_fragments(env, words, restart);
+    pthread_mutex_unlock(&control.mutex);
+    return enif_make_uint(env, left);
+}
+
 /* ---- loading ---- */
 
 static int begin_use(ErlNifEnv *env)
@@ -423,6 +438,7 @@ static ErlNifFunc functions[] = {
     {"set_costs", 4, nif_set_costs, 0},
     {"stats", 0, nif_stats, ERL_NIF_DIRTY_JOB_IO_BOUND},
     {"layout", 1, nif_layout, 0},
+    {"find_fragments", 2, nif_find_fragments, 0},
     {"profile_info", 1, ember_profile_nif_info, 0},
     {"profile_processes", 1, ember_profile_nif_processes, 0},
     {"profile_functions", 2, ember_profile_nif_functions, ERL_NIF_DIRTY_JOB_CPU_BOUND},

@@ -57,7 +57,7 @@ static bool has_mfa_tuple(const struct ember_event *event)
  * collection goes on on a fragment, with a stack pointer of its own. */
 static bool is_displaced(const struct ember_traced *traced, const struct ember_event *event)
 {
-    uint32_t room = traced->sp ? traced->sp - traced->hp : INT32_MAX;
+    uint32_t room = traced->stack_base ? traced->stack_base - traced->hp : INT32_MAX;
     return traced->hp != 0 && event->hp - traced->hp > room;
 }
 
@@ -68,33 +68,48 @@ static int64_t heap_growth(const struct ember_traced *traced, const struct ember
     return event->hp - traced->hp;
 }
 
-/* Words of the process's own since the last event. A tuple for which the heap
- * had no room went to a fragment and is found at the next collection. */
-static int64_t own_words(struct ember_traced *traced, const struct ember_event *event)
+static int64_t fragment_growth(struct ember_traced *traced)
 {
-    int64_t grown = heap_growth(traced, event);
-    int64_t own = grown;
-    traced->explained += grown;
-    if (has_mfa_tuple(event) && traced->hp != 0) {
-        if (grown >= MFA_WORDS)
-            own -= MFA_WORDS;
-        else
-            traced->fragment_words += MFA_WORDS;
-    }
-    if (traced->begin_words <= own) {
-        own -= traced->begin_words;
-        traced->begin_words = 0;
-    }
-    return own;
+    int64_t grown = traced->fragments_next - traced->fragments;
+    traced->fragments = traced->fragments_next;
+    return grown;
 }
 
-/* The words since the last collection that the heap top did not show. */
+/* What tracing itself has allocated since the last event. Where the VM does not
+ * tell of fragments, a tuple for which the heap had no room is found at the next
+ * collection. */
+static int64_t tracing_words(struct ember_traced *traced, const struct ember_event *event,
+                             int64_t grown)
+{
+    int64_t words = 0;
+    if (has_mfa_tuple(event) && traced->hp != 0) {
+        if (traced->fragments_known || grown >= MFA_WORDS)
+            words += MFA_WORDS;
+        else
+            traced->hidden_words += MFA_WORDS;
+    }
+    if (traced->fragments_known || words + traced->begin_words <= grown) {
+        words += traced->begin_words;
+        traced->begin_words = 0;
+    }
+    return words;
+}
+
+/* Words of the process's own since the last event. */
+static int64_t own_words(struct ember_traced *traced, const struct ember_event *event)
+{
+    int64_t grown = heap_growth(traced, event) + fragment_growth(traced);
+    traced->explained += grown;
+    return grown - tracing_words(traced, event, grown);
+}
+
+/* The words since the last collection that the events did not show. */
 static int64_t unexplained_words(const struct ember_traced *traced, const struct ember_event *event)
 {
     if (!traced->heap_size_known)
         return 0; /* what stood in fragments before the first event is not ours */
     int64_t size = (int64_t)event->heap_words + event->fragment_words;
-    return size - traced->heap_size - traced->explained - traced->fragment_words;
+    return size - traced->heap_size - traced->explained - traced->hidden_words;
 }
 
 /* ---- charging ---- */
@@ -175,7 +190,9 @@ static void end_collection(struct ember_traced *traced, const struct ember_event
     traced->heap_size_known = true;
     traced->heap_size = (int64_t)event->heap_words + event->fragment_words;
     traced->explained = 0;
-    traced->fragment_words = 0;
+    traced->hidden_words = 0;
+    traced->fragments = event->fragment_words;
+    traced->fragments_next = event->fragment_words;
     if (event->sp && traced->stack_base_known)
         traced->stack_base = event->sp + traced->stack_words;
 }
@@ -247,10 +264,22 @@ static void step(struct ember_traced *traced, const struct ember_event *event, u
     }
 }
 
+static void note_fragments(struct ember_traced *traced, int64_t words)
+{
+    if (!traced->fragments_known)
+        traced->fragments = words;
+    traced->fragments_next = words;
+    traced->fragments_known = true;
+}
+
 void ember_traced_event(struct ember_traced *traced, const struct ember_event *event,
                         uint32_t function)
 {
     int64_t words = 0;
+    if (ember_event_kind(event) == EMBER_EVENT_FRAGMENTS) {
+        note_fragments(traced, (int64_t)event->value);
+        return;
+    }
     if (event->hp && !traced->collecting) {
         traced->displaced |= is_displaced(traced, event);
         words = own_words(traced, event);

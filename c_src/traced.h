@@ -31,7 +31,10 @@ struct ember_traced {
     bool out;                   /* scheduled out */
     bool collecting;
     bool displaced;             /* hp and sp point into a fragment */
-    int64_t fragment_words;     /* tracing's own, that the next collection will find */
+    int64_t fragments;          /* words in fragments at the last event */
+    int64_t fragments_next;     /* ... at the next */
+    bool fragments_known;       /* the VM tells; else the next two lines guess */
+    int64_t hidden_words;       /* tracing's own, that the next collection will find */
     int64_t begin_words;        /* tracing's own, allocated after a BEGIN */
     bool heap_size_known;
     int64_t heap_size;          /* words after the last collection */

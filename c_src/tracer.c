@@ -61,7 +61,10 @@ static _Thread_local EMBER_TLS_MODEL struct {
     struct ember_ring *ring; /* NULL: every ring was taken */
     uint64_t generation;     /* of `ring`; 0: none yet */
     uint64_t pending;        /* a process about to be admitted by another breakpoint */
+    uint64_t fragments;      /* words in fragments of `pid` as written last, or UNKNOWN */
 } mine;
+
+#define UNKNOWN UINT64_MAX
 
 /* The call that this thread has just admitted: written down before the match
  * specification runs, so that no more calls than asked for get a return trace.
@@ -115,6 +118,8 @@ static bool is_watched(struct ember_session *session, ERL_NIF_TERM state, uint64
     uint64_t epoch = atomic_load_explicit(&ember_admission_epoch, memory_order_acquire);
     if (!ember_admission_watched(session->admission, pid))
         return false;
+    if (mine.pid != pid)
+        mine.fragments = UNKNOWN;
     mine.pid = pid;
     mine.state = state;
     mine.epoch = epoch;
@@ -256,10 +261,34 @@ static inline bool write_mfa(struct ember_event *event, const ERL_NIF_TERM mfa[3
     return ((mfa[0] | mfa[1]) >> 32) == 0;
 }
 
+/* Fragments come and go rarely, so they have records of their own. Another
+ * thread may have written some since the process was here last, so it starts
+ * anew when it is scheduled in, and when it was collected. */
+static RARE void write_fragments(struct ember_session *session, uint64_t pid, uint64_t words)
+{
+    struct ember_event *event = start_event(session, EMBER_EVENT_FRAGMENTS, pid);
+    if (!event)
+        return;
+    event->hp = 0;
+    event->sp = 0;
+    event->value = words;
+    mine.fragments = words;
+    ember_ring_commit(mine.ring);
+}
+
+static inline void note_fragments(const ErlNifEnv *env, struct ember_session *session,
+                                  uint64_t pid)
+{
+    uint64_t words = ember_vm_fragment_words(env);
+    if (!LIKELY(words == mine.fragments))
+        write_fragments(session, pid, words);
+}
+
 /* call, return_to, in, out: own heap, and {M,F,Arity} or no function */
 static inline void write_step(ErlNifEnv *env, struct ember_session *session,
                               enum ember_event_kind kind, const ERL_NIF_TERM argv[])
 {
+    note_fragments(env, session, argv[2]);
     struct ember_event *event = start_event(session, kind, argv[2]);
     if (!LIKELY(event))
         return;
@@ -322,6 +351,7 @@ static void write_gc(ErlNifEnv *env, struct ember_session *session, enum ember_e
     ember_vm_heap_read(env, 0, event);
     event->heap_words = saturate(sizes.heap);
     event->fragment_words = saturate(sizes.fragments);
+    mine.fragments = UNKNOWN;
     ember_ring_commit(mine.ring);
 }
 
@@ -400,6 +430,8 @@ static void write_exit(struct ember_session *session, uint64_t pid)
 static void write_run(ErlNifEnv *env, struct ember_session *session, enum ember_event_kind kind,
                       const ERL_NIF_TERM argv[], const struct ember_admitted *run)
 {
+    mine.fragments = UNKNOWN;
+    note_fragments(env, session, argv[2]);
     struct ember_event *event = start_event(session, kind, argv[2]);
     if (!event)
         return;
@@ -453,6 +485,8 @@ static void trace_target(ErlNifEnv *env, struct ember_session *session, uint32_t
 static void trace_rare(ErlNifEnv *env, struct ember_session *session, const ERL_NIF_TERM argv[])
 {
     ERL_NIF_TERM tag = argv[0];
+    if (tag == atom_in || tag == atom_out)
+        mine.fragments = UNKNOWN;
     if (tag == atom_in)
         write_step(env, session, EMBER_EVENT_IN, argv);
     else if (tag == atom_out)

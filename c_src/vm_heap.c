@@ -34,9 +34,33 @@ static bool tuples_hold(ErlNifEnv *env, ERL_NIF_TERM self)
     return fast && slow == fast && !ember_vm_tuple(env, tuple, 2);
 }
 
+/* The process structure is larger than this on every release; the counter lies
+ * within. */
+#define SEARCHED_WORDS 96
+
+uint32_t ember_vm_find_fragments(ErlNifEnv *env, uint64_t words, bool restart)
+{
+    static bool candidate[SEARCHED_WORDS];
+    uint32_t found = 0;
+    uint32_t left = 0;
+    const uint64_t *process = (const uint64_t *)ember_vm_env_words(env)[EMBER_ENV_PROCESS];
+    ember_vm_heap.fragments = 0;
+    if (!ember_vm_heap.pointers)
+        return 0;
+    for (uint32_t i = 1; i < SEARCHED_WORDS; i++) {
+        candidate[i] = (restart || candidate[i]) && process[i] == words;
+        left += candidate[i];
+        found = candidate[i] ? i : found;
+    }
+    if (left == 1)
+        ember_vm_heap.fragments = found;
+    return left;
+}
+
 void ember_vm_heap_check(ErlNifEnv *env, ERL_NIF_TERM self, const char *force)
 {
     bool none = strcmp(force, "all") == 0;
+    ember_vm_heap.fragments = 0;
     ember_vm_heap.pointers = sizeof(ERL_NIF_TERM) == 8 && !none &&
                              strcmp(force, "pointers") != 0 && pointers_hold(env, self);
     ember_vm_heap.tuples = sizeof(ERL_NIF_TERM) == 8 && !none && strcmp(force, "tuples") != 0 &&

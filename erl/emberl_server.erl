@@ -77,8 +77,7 @@ init([]) ->
     process_flag(trap_exit, true),
     process_flag(sensitive, true),
     emberl_nif:stop(),
-    erlang:garbage_collect(), % room on the heap, for the check
-    emberl_nif:layout(none),
+    emberl_layout:check(),
     {ok, #state{}}.
 
 -spec handle_call(term(), gen_server:from(), #state{}) ->

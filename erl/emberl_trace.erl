@@ -106,7 +106,7 @@ set_modules(#{main := Main}, Modules) ->
 -spec own_modules() -> [module()].
 own_modules() ->
     [emberl, emberl_app, emberl_sup, emberl_nif, emberl_trace, emberl_server, emberl_janitor,
-     emberl_call, emberl_options, emberl_output, emberl_profile].
+     emberl_call, emberl_layout, emberl_options, emberl_output, emberl_profile].
 
 %% {error, undefined} when there is no such function to set a breakpoint on.
 -spec set_target(trace(), target(), mfa()) -> {ok, trace()} | {error, undefined}.
