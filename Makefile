@@ -97,19 +97,20 @@ test:
 
 # ---- Tests in C ---------------------------------------------------------------
 
-# Each variant has a directory of its own. A test links what it uses of the
-# plain sources.
+# Each variant has a directory of its own. A test links what it uses of the plain
+# sources. test_* are Criterion's, torture_* are programs of their own.
 VARIANT = plain
 C_BUILD = build/$(VARIANT)
-C_TESTS = $(patsubst test/c/%.c,$(C_BUILD)/%,$(wildcard test/c/test_*.c))
+C_TESTS = $(patsubst test/c/%.c,$(C_BUILD)/%,$(wildcard test/c/test_*.c test/c/torture_*.c))
 
 .PHONY: check-c asan tsan valgrind
 check-c: $(C_TESTS)
-	$(Q)failed=; for test in $(C_TESTS); do echo "$$test"; $(RUN) $$test || failed=yes; done; \
-	    test -z "$$failed"
+	$(Q)tools/run_c_tests $^
 
-$(C_BUILD)/test_%: test/c/test_%.c $(C_BUILD)/libplain.a $(wildcard test/c/*.h)
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(C_BUILD)/libplain.a -lcriterion -lpthread
+$(C_BUILD)/test_%: LIBRARIES = -lcriterion
+$(C_TESTS): $(C_BUILD)/%: test/c/%.c $(C_BUILD)/libplain.a $(wildcard test/c/*.h)
+	$(SAY) "  CC    $< ($(VARIANT))"
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(C_BUILD)/libplain.a $(LIBRARIES) -lpthread
 
 $(C_BUILD)/libplain.a: $(PLAIN_SOURCES:%=$(C_BUILD)/%.o)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
@@ -118,31 +119,35 @@ $(C_BUILD)/%.o: c_src/%.c $(HEADERS)
 	$(SAY) "  CC    $< ($(VARIANT))"
 	$(Q)mkdir -p $(@D) && $(CC) $(CFLAGS) -c -o $@ $<
 
+VARIANT_OF_C = $(Q)$(MAKE) --no-print-directory check-c VARIANT=$@
 SANITIZED = -O1 -g -fno-omit-frame-pointer -fno-sanitize-recover=all
 asan:
-	$(Q)$(MAKE) --no-print-directory check-c VARIANT=asan \
-	    CFLAGS="$(SANITIZED) -fsanitize=address,undefined"
+	$(VARIANT_OF_C) CFLAGS="$(SANITIZED) -fsanitize=address,undefined"
 
+# Criterion does not run under it.
+tsan: TORTURE = $(filter $(C_BUILD)/torture_%,$(C_TESTS))
 tsan:
-	$(Q)$(MAKE) --no-print-directory check-c VARIANT=tsan CFLAGS="$(SANITIZED) -fsanitize=thread" \
-	    C_TESTS="$(patsubst test/c/%.c,build/tsan/%,$(shell grep -l pthread test/c/test_*.c))"
+	$(VARIANT_OF_C) CFLAGS="$(SANITIZED) -fsanitize=thread" C_TESTS="$(TORTURE:$(C_BUILD)/%=build/tsan/%)"
 
+valgrind: export UNDER = valgrind -q --trace-children=yes --leak-check=full
 valgrind:
-	$(Q)$(MAKE) --no-print-directory check-c VARIANT=valgrind CFLAGS="-O1 -g" \
-	    RUN="valgrind -q --trace-children=yes --leak-check=full --error-exitcode=1"
+	$(VARIANT_OF_C) CFLAGS="-O1 -g"
 
 # ---- Tests in Erlang, in a browser, as a dependency ---------------------------
 
 ERL_TESTS = $(basename $(notdir $(wildcard test/erl/*.erl)))
 EUNIT = halt(case eunit:test([list_to_atom(M) || M <- string:lexemes( \
-    "$(filter %_tests,$(ERL_TESTS))", " ")], [verbose]) of ok -> 0; _ -> 1 end)
+    "$(filter %_tests,$(ERL_TESTS))", " ")], [$(if $(V),verbose)]) of ok -> 0; _ -> 1 end)
 
 .PHONY: check-erl check-browser check-rebar
-check-erl: all $(ERL_TESTS:%=build/test/%.beam)
+check-erl: all $(ERL_TESTS:%=build/test/%.beam) $(patsubst test/erl/%.c,build/test/%.so,$(wildcard test/erl/*.c))
 	$(Q)$(ERL) -noshell -pa ebin build/test -eval '$(EUNIT).'
 
 build/test/%.beam: test/erl/%.erl $(wildcard test/erl/*.hrl)
 	$(Q)mkdir -p $(@D) && $(ERLC) +debug_info -Werror -pa ebin -o $(@D) $<
+
+build/test/%.so: test/erl/%.c
+	$(Q)mkdir -p $(@D) && $(CC) $(CFLAGS) -fPIC -isystem $(ERTS_INCLUDE) $(LDFLAGS) $(NIF_LDFLAGS) -o $@ $<
 
 check-browser: test/browser/node_modules
 	$(Q)cd test/browser && npm test --silent
