@@ -98,7 +98,8 @@ test:
 # ---- Tests in C ---------------------------------------------------------------
 
 # Each variant has a directory of its own. A test links what it uses of the plain
-# sources. test_* are Criterion's, torture_* are programs of their own.
+# sources, and what a line `/* LDFLAGS: ... */` in it asks for. test_* are
+# Criterion's, torture_* are programs of their own.
 VARIANT = plain
 C_BUILD = build/$(VARIANT)
 C_TESTS = $(patsubst test/c/%.c,$(C_BUILD)/%,$(wildcard test/c/test_*.c test/c/torture_*.c))
@@ -110,7 +111,8 @@ check-c: $(C_TESTS)
 $(C_BUILD)/test_%: LIBRARIES = -lcriterion
 $(C_TESTS): $(C_BUILD)/%: test/c/%.c $(C_BUILD)/libplain.a $(wildcard test/c/*.h)
 	$(SAY) "  CC    $< ($(VARIANT))"
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(C_BUILD)/libplain.a $(LIBRARIES) -lpthread
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(C_BUILD)/libplain.a $(LIBRARIES) -lpthread \
+	    $$(sed -n 's,^/\* LDFLAGS: \(.*\) \*/$$,\1,p' $<)
 
 $(C_BUILD)/libplain.a: $(PLAIN_SOURCES:%=$(C_BUILD)/%.o)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
