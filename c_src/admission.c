@@ -40,6 +40,7 @@ struct ember_admission {
 };
 
 #define EMPTY 1u
+#define CLAIMED UINT64_MAX /* a run that is being begun; no membership has this id */
 
 _Atomic uint64_t ember_admission_epoch;
 
@@ -105,7 +106,7 @@ void ember_admission_close(struct ember_admission *admission, uint32_t index)
     for (unsigned i = 0; i < EMBER_MAX_RUNS; i++) {
         struct run *run = &admission->runs[i];
         uint64_t id = atomic_load(&run->id);
-        if (id && atomic_load(&run->capture) == index)
+        if (id && id != CLAIMED && atomic_load(&run->capture) == index)
             end_run(run, id);
     }
     advance_epoch();
@@ -147,8 +148,7 @@ static uint64_t begin_run(struct ember_admission *admission, uint32_t capture, u
         uint64_t id = (atomic_fetch_add(&admission->next_run, 1) + 1) << 1;
         struct run *run = &admission->runs[RUN_SLOT(id)];
         uint64_t free_slot = 0;
-        uint64_t claimed = UINT64_MAX; /* no membership has this id */
-        if (!atomic_compare_exchange_strong(&run->id, &free_slot, claimed))
+        if (!atomic_compare_exchange_strong(&run->id, &free_slot, CLAIMED))
             continue;
         atomic_store_explicit(&run->capture, capture, memory_order_relaxed);
         atomic_store_explicit(&run->call, call ? call : id, memory_order_relaxed);
@@ -254,15 +254,18 @@ static bool take_call(struct capture *capture)
     return false;
 }
 
-static void refuse_call(struct ember_admission *admission, struct capture *capture)
+/* Gives the call back, and the entry if it was claimed for it. */
+static void refuse_call(struct ember_admission *admission, struct capture *capture, uint64_t pid)
 {
     atomic_fetch_add(&capture->remaining, 1);
     atomic_fetch_add_explicit(&admission->refused, 1, memory_order_relaxed);
+    ember_admission_forget(admission, pid);
 }
 
-/* A run of `capture` for the call that `pid` makes, or 0. */
+/* A run of capture `index` for the call that `pid` makes, or 0; `count` others
+ * have `admitted` it already. */
 static uint64_t enter_capture(struct ember_admission *admission, uint32_t index, uint64_t pid,
-                              uint64_t call)
+                              const struct ember_admitted *admitted, unsigned count)
 {
     struct capture *capture = &admission->captures[index];
     struct watch *entry = find_entry(admission, pid);
@@ -272,12 +275,13 @@ static uint64_t enter_capture(struct ember_admission *admission, uint32_t index,
         return 0;
     if (!entry)
         entry = claim_entry(admission, pid);
-    uint64_t run = entry ? begin_run(admission, index, call) : 0;
+    bool room = entry && count < EMBER_MAX_MEMBERSHIPS;
+    uint64_t run = room ? begin_run(admission, index, count ? admitted[0].run : 0) : 0;
     if (run && join_run(admission, entry, run | ROOT))
         return run;
     if (run)
         end_run(&admission->runs[RUN_SLOT(run)], run);
-    refuse_call(admission, capture);
+    refuse_call(admission, capture, pid);
     return 0;
 }
 
@@ -287,9 +291,9 @@ unsigned ember_admission_enter(struct ember_admission *admission, uint32_t targe
     unsigned count = 0;
     /* Acquire: pairs with the release in ember_admission_open. */
     uint64_t waiting = atomic_load_explicit(&admission->targets[target], memory_order_acquire);
-    for (; waiting && count < EMBER_MAX_MEMBERSHIPS; waiting &= waiting - 1) {
+    for (; waiting; waiting &= waiting - 1) {
         uint32_t capture = (uint32_t)__builtin_ctzll(waiting);
-        uint64_t run = enter_capture(admission, capture, pid, count ? admitted[0].run : 0);
+        uint64_t run = enter_capture(admission, capture, pid, admitted, count);
         if (run)
             admitted[count++] = (struct ember_admitted){run, capture};
     }

@@ -17,7 +17,7 @@ enum ember_event_kind {
     EMBER_EVENT_IN,
     EMBER_EVENT_OUT,
     EMBER_EVENT_FRAGMENTS, /* value: words in heap fragments, from the next event on */
-    EMBER_EVENT_STACK,    /* value: words on the stack; comes just before a GC event */
+    EMBER_EVENT_HEAP,     /* heap_start, stack_base: the heap block, from the next event on */
     EMBER_EVENT_GC_START,
     EMBER_EVENT_GC_END,
     EMBER_EVENT_SPAWN,    /* value: the child's pid */
@@ -45,6 +45,10 @@ struct ember_event {
         struct {
             uint32_t heap_words; /* GC: used of the young heap */
             uint32_t fragment_words;
+        };
+        struct {
+            uint32_t heap_start; /* HEAP: low halves of word addresses */
+            uint32_t stack_base; /* where the stack begins: the block's end */
         };
         uint64_t value;
     };

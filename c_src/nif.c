@@ -42,9 +42,7 @@ static char *pid_text(uint64_t pid)
 
 static uint32_t fallbacks_in_use(void)
 {
-    return (ember_vm_heap.pointers ? 0u : EMBER_FALLBACK_STACK) |
-           (ember_vm_heap.pointers || ember_vm_heap.tuples ? 0u : EMBER_FALLBACK_HEAP) |
-           (ember_vm_heap.fragments ? 0u : EMBER_FALLBACK_FRAGMENTS) |
+    return (ember_vm_heap.exact ? 0u : EMBER_FALLBACK_STACK | EMBER_FALLBACK_HEAP) |
            (ember_clock_uses_counter ? 0u : EMBER_FALLBACK_CLOCK);
 }
 
@@ -351,45 +349,49 @@ static ERL_NIF_TERM nif_stats(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[
     return map.map;
 }
 
-/* layout(Force) -> {Pointers, Tuples}: tries the VM's layout, leaving off what
- * Force names, for tests. From a process with room on its heap; not while a
- * session is on. */
-static void check_layout(ErlNifEnv *env, const char *force)
+static ERL_NIF_TERM layout_result(ErlNifEnv *env)
+{
+    return ember_term_atom(env, ember_vm_heap.exact ? "exact" : "fallback");
+}
+
+static void check_layout(ErlNifEnv *env, struct ember_vm_sizes sizes, bool first)
 {
     ErlNifPid self;
     if (enif_self(env, &self))
-        ember_vm_heap_check(env, enif_make_pid(env, &self), force);
+        ember_vm_heap_check(env, enif_make_pid(env, &self), sizes, first);
 }
 
-static ERL_NIF_TERM nif_layout(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+/* check_layout(BlockWords, FragmentWords, First) -> exact | fallback: see
+ * vm_heap.h. Not while a session is on. */
+static ERL_NIF_TERM nif_check_layout(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 {
-    char force[16];
+    ErlNifUInt64 block;
+    ErlNifUInt64 fragments;
+    bool first;
     (void)argc;
-    if (!enif_get_atom(env, argv[0], force, sizeof force, ERL_NIF_LATIN1))
+    if (!enif_get_uint64(env, argv[0], &block) || !enif_get_uint64(env, argv[1], &fragments) ||
+        !ember_term_get_bool(env, argv[2], &first))
         return enif_make_badarg(env);
     pthread_mutex_lock(&control.mutex);
-    bool idle = !control.session;
-    if (idle)
-        check_layout(env, force);
+    if (!control.session)
+        check_layout(env, (struct ember_vm_sizes){block, fragments}, first);
     pthread_mutex_unlock(&control.mutex);
-    if (!idle)
-        return ember_term_error(env, "session_open");
-    return enif_make_tuple2(env, ember_term_atom(env, ember_vm_heap.pointers ? "true" : "false"),
-                            ember_term_atom(env, ember_vm_heap.tuples ? "true" : "false"));
+    return layout_result(env);
 }
 
-/* find_fragments(Words, Restart) -> Left: see ember_vm_find_fragments. */
-static ERL_NIF_TERM nif_find_fragments(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+/* forget_layout(Exact, Tuples) -> exact | fallback: do without, for tests. */
+static ERL_NIF_TERM nif_forget_layout(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 {
-    ErlNifUInt64 words;
-    bool restart;
+    bool exact;
+    bool tuples;
     (void)argc;
-    if (!enif_get_uint64(env, argv[0], &words) || !ember_term_get_bool(env, argv[1], &restart))
+    if (!ember_term_get_bool(env, argv[0], &exact) || !ember_term_get_bool(env, argv[1], &tuples))
         return enif_make_badarg(env);
     pthread_mutex_lock(&control.mutex);
-    uint32_t left = control.session ? 0 : ember_vm_find_fragments(env, words, restart);
+    if (!control.session)
+        ember_vm_heap_forget(exact, tuples);
     pthread_mutex_unlock(&control.mutex);
-    return enif_make_uint(env, left);
+    return layout_result(env);
 }
 
 /* ---- loading ---- */
@@ -437,8 +439,8 @@ static ErlNifFunc functions[] = {
     {"close", 1, nif_close, ERL_NIF_DIRTY_JOB_IO_BOUND},
     {"set_costs", 4, nif_set_costs, 0},
     {"stats", 0, nif_stats, ERL_NIF_DIRTY_JOB_IO_BOUND},
-    {"layout", 1, nif_layout, 0},
-    {"find_fragments", 2, nif_find_fragments, 0},
+    {"check_layout", 3, nif_check_layout, 0},
+    {"forget_layout", 2, nif_forget_layout, 0},
     {"profile_info", 1, ember_profile_nif_info, 0},
     {"profile_processes", 1, ember_profile_nif_processes, 0},
     {"profile_functions", 2, ember_profile_nif_functions, ERL_NIF_DIRTY_JOB_CPU_BOUND},

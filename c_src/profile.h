@@ -62,9 +62,8 @@ enum ember_outcome {
 /* Bits of ember_info.fallbacks: what had to be done in a less exact way. */
 enum {
     EMBER_FALLBACK_STACK = 1, /* no stack pointer: stacks from return_to alone */
-    EMBER_FALLBACK_HEAP = 2,  /* no heap pointer: words not measured */
+    EMBER_FALLBACK_HEAP = 2,  /* words in fragments are seen at collections only */
     EMBER_FALLBACK_CLOCK = 4, /* no invariant time-stamp counter */
-    EMBER_FALLBACK_FRAGMENTS = 8, /* words in heap fragments are seen at collections only */
 };
 
 struct ember_info {

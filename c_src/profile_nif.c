@@ -60,8 +60,6 @@ static const char *outcome_name(enum ember_outcome outcome)
 static ERL_NIF_TERM fallback_list(ErlNifEnv *env, uint32_t fallbacks)
 {
     ERL_NIF_TERM list = enif_make_list(env, 0);
-    if (fallbacks & EMBER_FALLBACK_FRAGMENTS)
-        list = enif_make_list_cell(env, ember_term_atom(env, "fragments"), list);
     if (fallbacks & EMBER_FALLBACK_CLOCK)
         list = enif_make_list_cell(env, ember_term_atom(env, "clock"), list);
     if (fallbacks & EMBER_FALLBACK_HEAP)

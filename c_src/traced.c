@@ -6,7 +6,7 @@
 
 void ember_traced_init(struct ember_traced *traced, uint64_t pid, uint64_t time)
 {
-    *traced = (struct ember_traced){.pid = pid, .time = time};
+    *traced = (struct ember_traced){.pid = pid, .time = time, .heap_size = -1};
 }
 
 void ember_traced_add_track(struct ember_traced *traced, struct ember_track *track)
@@ -25,13 +25,11 @@ void ember_traced_remove_track(struct ember_traced *traced, struct ember_track *
         *link = track->next_in_process;
 }
 
-int64_t ember_traced_depth(struct ember_traced *traced, const struct ember_event *event)
+int64_t ember_traced_depth(const struct ember_traced *traced, const struct ember_event *event)
 {
-    if (event->sp == 0 || traced->displaced)
+    if (event->sp == 0 || traced->block.start == 0)
         return EMBER_NO_DEPTH;
-    if (traced->stack_base == 0)
-        traced->stack_base = event->sp;
-    return (int32_t)(traced->stack_base - event->sp);
+    return (int32_t)(traced->block.end - event->sp);
 }
 
 /* ---- words ---- */
@@ -53,63 +51,67 @@ static bool has_mfa_tuple(const struct ember_event *event)
     }
 }
 
-/* Whether the heap top is elsewhere than it could have grown to: a delayed
- * collection goes on on a fragment, with a stack pointer of its own. */
-static bool is_displaced(const struct ember_traced *traced, const struct ember_event *event)
+static bool is_exact(const struct ember_traced *traced)
 {
-    uint32_t room = traced->stack_base ? traced->stack_base - traced->hp : INT32_MAX;
-    return traced->hp != 0 && event->hp - traced->hp > room;
+    return traced->block.start != 0;
 }
 
+/* Words by which the heap top has moved. Where the block is unknown, a long way
+ * is taken for a move to elsewhere. */
 static int64_t heap_growth(const struct ember_traced *traced, const struct ember_event *event)
 {
-    if (traced->hp == 0 || is_displaced(traced, event))
-        return 0;
-    return event->hp - traced->hp;
+    enum { LONG_WAY = 4096 };
+    uint32_t from = traced->hp;
+    if (is_exact(traced) && traced->next.start != traced->block.start)
+        from = traced->next.start;
+    bool moved = !is_exact(traced) && event->hp - from > LONG_WAY;
+    return from == 0 || moved ? 0 : event->hp - from;
 }
 
+/* Takes over what the records since the last event told of the block. */
 static int64_t fragment_growth(struct ember_traced *traced)
 {
-    int64_t grown = traced->fragments_next - traced->fragments;
-    traced->fragments = traced->fragments_next;
+    int64_t grown = is_exact(traced) ? traced->next.fragments - traced->block.fragments : 0;
+    traced->block = traced->next;
     return grown;
 }
 
-/* What tracing itself has allocated since the last event. Where the VM does not
- * tell of fragments, a tuple for which the heap had no room is found at the next
- * collection. */
+/* What tracing itself has allocated. Where the block is unknown, a tuple for
+ * which the heap had no room is found at the next collection. */
 static int64_t tracing_words(struct ember_traced *traced, const struct ember_event *event,
                              int64_t grown)
 {
-    int64_t words = 0;
-    if (has_mfa_tuple(event) && traced->hp != 0) {
-        if (traced->fragments_known || grown >= MFA_WORDS)
-            words += MFA_WORDS;
-        else
-            traced->hidden_words += MFA_WORDS;
-    }
-    if (traced->fragments_known || words + traced->begin_words <= grown) {
-        words += traced->begin_words;
-        traced->begin_words = 0;
-    }
+    int64_t words = traced->tracer_words;
+    bool tuple = has_mfa_tuple(event) && traced->hp != 0;
+    traced->tracer_words = 0;
+    if (tuple && (is_exact(traced) || grown >= MFA_WORDS))
+        words += MFA_WORDS;
+    else if (tuple)
+        traced->hidden_words += MFA_WORDS;
     return words;
 }
 
 /* Words of the process's own since the last event. */
 static int64_t own_words(struct ember_traced *traced, const struct ember_event *event)
 {
-    int64_t grown = heap_growth(traced, event) + fragment_growth(traced);
+    int64_t grown = heap_growth(traced, event);
+    grown += fragment_growth(traced);
     traced->explained += grown;
     return grown - tracing_words(traced, event, grown);
 }
 
-/* The words since the last collection that the events did not show. */
+static int64_t heap_size(const struct ember_event *event)
+{
+    return (int64_t)event->heap_words + event->fragment_words;
+}
+
+/* The words since the last collection that the events did not show. What stood
+ * in fragments before the first event is not ours. */
 static int64_t unexplained_words(const struct ember_traced *traced, const struct ember_event *event)
 {
-    if (!traced->heap_size_known)
-        return 0; /* what stood in fragments before the first event is not ours */
-    int64_t size = (int64_t)event->heap_words + event->fragment_words;
-    return size - traced->heap_size - traced->explained - traced->hidden_words;
+    if (is_exact(traced) || traced->heap_size < 0)
+        return 0;
+    return heap_size(event) - traced->heap_size - traced->explained - traced->hidden_words;
 }
 
 /* ---- charging ---- */
@@ -124,7 +126,6 @@ static enum ember_cost cost_of(const struct ember_event *event)
     case EMBER_EVENT_RETURN:
     case EMBER_EVENT_RAISE:
         return EMBER_COST_RETURN;
-    case EMBER_EVENT_STACK:
         return EMBER_COST_GC;
     default:
         return EMBER_COST_SWITCH;
@@ -165,36 +166,13 @@ void ember_traced_close(const struct ember_traced *traced, struct ember_track *t
 
 /* ---- events ---- */
 
-/* The true base of the stack; depths so far counted from a provisional one. */
-static void learn_stack_base(struct ember_traced *traced, uint32_t base)
-{
-    int32_t shift = (int32_t)(base - traced->stack_base);
-    for (struct ember_track *t = traced->tracks; t && traced->stack_base; t = t->next_in_process)
-        for (uint32_t i = 0; i < t->depth; i++)
-            t->frames[i].depth += shift;
-    traced->stack_base_known = true;
-    traced->stack_base = base;
-}
-
-static void start_collection(struct ember_traced *traced, const struct ember_event *event)
-{
-    traced->collecting = true;
-    if (!traced->stack_base_known && event->sp && !traced->displaced)
-        learn_stack_base(traced, event->sp + traced->stack_words);
-}
-
 static void end_collection(struct ember_traced *traced, const struct ember_event *event)
 {
     traced->collecting = false;
-    traced->displaced = false;
-    traced->heap_size_known = true;
-    traced->heap_size = (int64_t)event->heap_words + event->fragment_words;
+    traced->block = traced->next;
+    traced->heap_size = heap_size(event);
     traced->explained = 0;
     traced->hidden_words = 0;
-    traced->fragments = event->fragment_words;
-    traced->fragments_next = event->fragment_words;
-    if (event->sp && traced->stack_base_known)
-        traced->stack_base = event->sp + traced->stack_words;
 }
 
 static bool is_shown(const struct ember_capture *capture, struct ember_mfa mfa)
@@ -247,50 +225,53 @@ static void step(struct ember_traced *traced, const struct ember_event *event, u
     case EMBER_EVENT_OUT:
         traced->out = true;
         break;
-    case EMBER_EVENT_STACK:
-        traced->stack_words = (uint32_t)event->value;
-        break;
     case EMBER_EVENT_GC_START:
-        start_collection(traced, event);
+        traced->collecting = true;
         break;
     case EMBER_EVENT_GC_END:
         end_collection(traced, event);
         break;
     case EMBER_EVENT_BEGIN:
-        traced->begin_words += BEGIN_WORDS;
+        traced->tracer_words += BEGIN_WORDS;
+        break;
+    case EMBER_EVENT_SPAWN:
+        traced->tracer_words += MFA_WORDS;
         break;
     default:
         break;
     }
 }
 
-static void note_fragments(struct ember_traced *traced, int64_t words)
+/* Records that only tell of the block; the first is of how it was before. */
+static bool note_block(struct ember_traced *traced, const struct ember_event *event)
 {
-    if (!traced->fragments_known)
-        traced->fragments = words;
-    traced->fragments_next = words;
-    traced->fragments_known = true;
+    bool first = traced->next.start == 0;
+    if (ember_event_kind(event) == EMBER_EVENT_HEAP) {
+        traced->next.start = event->heap_start;
+        traced->next.end = event->stack_base;
+    } else if (ember_event_kind(event) == EMBER_EVENT_FRAGMENTS) {
+        traced->next.fragments = (int64_t)event->value;
+    } else {
+        return false;
+    }
+    if (first || traced->block.start == 0)
+        traced->block = traced->next;
+    return true;
 }
 
 void ember_traced_event(struct ember_traced *traced, const struct ember_event *event,
                         uint32_t function)
 {
     int64_t words = 0;
-    if (ember_event_kind(event) == EMBER_EVENT_FRAGMENTS) {
-        note_fragments(traced, (int64_t)event->value);
+    if (note_block(traced, event))
         return;
-    }
-    if (event->hp && !traced->collecting) {
-        traced->displaced |= is_displaced(traced, event);
+    if (event->hp && !traced->collecting)
         words = own_words(traced, event);
-    }
     if (ember_event_kind(event) == EMBER_EVENT_GC_START && !traced->collecting)
         words += unexplained_words(traced, event);
     charge(traced, event, words);
     step(traced, event, function);
     traced->time = ember_event_ticks(event);
-    if (event->hp) {
+    if (event->hp)
         traced->hp = event->hp;
-        traced->sp = event->sp;
-    }
 }

@@ -3,15 +3,18 @@
  * A process while it is recorded: what it did between its last event and this
  * one, charged to the top of each of its tracks. Consumer thread only.
  *
- * Words. The heap top's way between two events is what was allocated between
- * them, with what the VM allocated for tracing. Part of it goes to fragments
- * beside the heap, which show at the next collection; per collection
+ * Words. What was allocated between two events is
  *
- *   heap and fragments at its start - heap and fragments at the last one's end
- *     = words allocated in between
+ *   heap top's way + growth of the fragments beside the heap - tracing's own
  *
- * and what the events in between did not explain belongs to the function that
- * runs when the collection starts.
+ * When the block changes without a collection, the VM has put one off and lets
+ * the process go on in a small block of its own: then the heap top's way is
+ * from that block's start.
+ *
+ * Where the VM's block is not known (see vm_heap.h), words in fragments show
+ * at the next collection:  heap and fragments at its start - those at the last
+ * one's end = words allocated in between; what the events did not explain
+ * belongs to the function that runs when it starts.
  */
 #ifndef EMBER_TRACED_H
 #define EMBER_TRACED_H
@@ -19,25 +22,24 @@
 #include "event.h"
 #include "track.h"
 
+struct ember_block {
+    uint32_t start;    /* word address; 0: unknown */
+    uint32_t end;      /* where the stack begins */
+    int64_t fragments; /* words beside it */
+};
+
 struct ember_traced {
     uint64_t pid;
     struct ember_track *tracks; /* list by next_in_process */
     uint64_t time;              /* of the last event, ticks */
     uint32_t hp;                /* at the last event; 0: unknown */
-    uint32_t sp;
-    uint32_t stack_base;        /* word address the depths count down from */
-    uint32_t stack_words;       /* as told last */
-    bool stack_base_known;      /* it is the true base of the stack */
+    struct ember_block block;   /* at the last event */
+    struct ember_block next;    /* ... from the next event on */
     bool out;                   /* scheduled out */
     bool collecting;
-    bool displaced;             /* hp and sp point into a fragment */
-    int64_t fragments;          /* words in fragments at the last event */
-    int64_t fragments_next;     /* ... at the next */
-    bool fragments_known;       /* the VM tells; else the next two lines guess */
-    int64_t hidden_words;       /* tracing's own, that the next collection will find */
-    int64_t begin_words;        /* tracing's own, allocated after a BEGIN */
-    bool heap_size_known;
-    int64_t heap_size;          /* words after the last collection */
+    int64_t tracer_words;       /* tracing's own, allocated since the last event */
+    int64_t hidden_words;       /* the last three: where the block is unknown. */
+    int64_t heap_size;          /* words after the last collection; -1: none yet */
     int64_t explained;          /* words the heap top has moved since */
 };
 
@@ -56,6 +58,6 @@ void ember_traced_close(const struct ember_traced *traced, struct ember_track *t
                         uint64_t ticks);
 
 /* How deep the stack is at this event; EMBER_NO_DEPTH where unknown. */
-int64_t ember_traced_depth(struct ember_traced *traced, const struct ember_event *event);
+int64_t ember_traced_depth(const struct ember_traced *traced, const struct ember_event *event);
 
 #endif

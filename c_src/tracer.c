@@ -42,7 +42,6 @@ extern _Thread_local EMBER_TLS_MODEL struct urcu_bp_reader *urcu_bp_reader;
     X(exit) \
     X(heap_size) \
     X(mbuf_size) \
-    X(stack_size) \
     X(extra) \
     X(emberl_value) \
     X(proc_lib) \
@@ -61,10 +60,8 @@ static _Thread_local EMBER_TLS_MODEL struct {
     struct ember_ring *ring; /* NULL: every ring was taken */
     uint64_t generation;     /* of `ring`; 0: none yet */
     uint64_t pending;        /* a process about to be admitted by another breakpoint */
-    uint64_t fragments;      /* words in fragments of `pid` as written last, or UNKNOWN */
+    struct ember_vm_block block; /* of `pid`, as written last */
 } mine;
-
-#define UNKNOWN UINT64_MAX
 
 /* The call that this thread has just admitted: written down before the match
  * specification runs, so that no more calls than asked for get a return trace.
@@ -113,13 +110,19 @@ static inline bool watched_as_before(ERL_NIF_TERM state, uint64_t pid)
            mine.epoch == atomic_load_explicit(&ember_admission_epoch, memory_order_acquire);
 }
 
+/* Other threads may have written it meanwhile; it is written again. */
+static inline void forget_block(void)
+{
+    mine.block = (struct ember_vm_block){.start = 1, .fragments = UINT64_MAX};
+}
+
 static bool is_watched(struct ember_session *session, ERL_NIF_TERM state, uint64_t pid)
 {
     uint64_t epoch = atomic_load_explicit(&ember_admission_epoch, memory_order_acquire);
     if (!ember_admission_watched(session->admission, pid))
         return false;
     if (mine.pid != pid)
-        mine.fragments = UNKNOWN;
+        forget_block();
     mine.pid = pid;
     mine.state = state;
     mine.epoch = epoch;
@@ -261,34 +264,59 @@ static inline bool write_mfa(struct ember_event *event, const ERL_NIF_TERM mfa[3
     return ((mfa[0] | mfa[1]) >> 32) == 0;
 }
 
-/* Fragments come and go rarely, so they have records of their own. Another
- * thread may have written some since the process was here last, so it starts
- * anew when it is scheduled in, and when it was collected. */
-static RARE void write_fragments(struct ember_session *session, uint64_t pid, uint64_t words)
+/* procs events run without the process's heap */
+static void write_plain(struct ember_session *session, enum ember_event_kind kind, uint64_t pid,
+                        uint64_t value)
 {
-    struct ember_event *event = start_event(session, EMBER_EVENT_FRAGMENTS, pid);
+    struct ember_event *event = start_event(session, kind, pid);
     if (!event)
         return;
     event->hp = 0;
     event->sp = 0;
-    event->value = words;
-    mine.fragments = words;
+    event->value = value;
     ember_ring_commit(mine.ring);
 }
 
-static inline void note_fragments(const ErlNifEnv *env, struct ember_session *session,
-                                  uint64_t pid)
+static void write_heap(struct ember_session *session, uint64_t pid,
+                       const struct ember_vm_block *block)
 {
-    uint64_t words = ember_vm_fragment_words(env);
-    if (!LIKELY(words == mine.fragments))
-        write_fragments(session, pid, words);
+    struct ember_event *event = start_event(session, EMBER_EVENT_HEAP, pid);
+    if (!event)
+        return;
+    event->hp = 0;
+    event->sp = 0;
+    event->heap_start = ember_vm_word_address(block->start);
+    event->stack_base = ember_vm_word_address(block->end);
+    ember_ring_commit(mine.ring);
+}
+
+static RARE void write_block(struct ember_session *session, uint64_t pid,
+                             const struct ember_vm_block *block)
+{
+    if (!ember_vm_heap.exact)
+        return;
+    if (block->start != mine.block.start || block->end != mine.block.end)
+        write_heap(session, pid, block);
+    if (block->fragments != mine.block.fragments)
+        write_plain(session, EMBER_EVENT_FRAGMENTS, pid, block->fragments);
+    mine.block = *block;
+}
+
+/* The block and its fragments change rarely, so they have records of their
+ * own, before the event that is the first to see the change. */
+static inline void note_block(const ErlNifEnv *env, struct ember_session *session, uint64_t pid)
+{
+    struct ember_vm_block block = ember_vm_block_read(env);
+    if (!LIKELY(block.start == mine.block.start && block.fragments == mine.block.fragments &&
+                block.end == mine.block.end))
+        write_block(session, pid, &block);
 }
 
 /* call, return_to, in, out: own heap, and {M,F,Arity} or no function */
 static inline void write_step(ErlNifEnv *env, struct ember_session *session,
                               enum ember_event_kind kind, const ERL_NIF_TERM argv[])
 {
-    note_fragments(env, session, argv[2]);
+    note_block(env, session, argv[2]);
     struct ember_event *event = start_event(session, kind, argv[2]);
     if (!LIKELY(event))
         return;
@@ -309,12 +337,11 @@ static uint64_t small_value(ERL_NIF_TERM tuple_value)
 struct gc_sizes {
     uint64_t heap;
     uint64_t fragments;
-    uint64_t stack;
 };
 
 static struct gc_sizes read_gc_sizes(ErlNifEnv *env, ERL_NIF_TERM list)
 {
-    struct gc_sizes sizes = {0, 0, 0};
+    struct gc_sizes sizes = {0, 0};
     ERL_NIF_TERM head;
     while (enif_get_list_cell(env, list, &head, &list)) {
         const ERL_NIF_TERM *pair = ember_vm_tuple(env, head, 2);
@@ -324,8 +351,6 @@ static struct gc_sizes read_gc_sizes(ErlNifEnv *env, ERL_NIF_TERM list)
             sizes.heap = small_value(pair[1]);
         else if (pair[0] == atom_mbuf_size)
             sizes.fragments = small_value(pair[1]);
-        else if (pair[0] == atom_stack_size)
-            sizes.stack = small_value(pair[1]);
     }
     return sizes;
 }
@@ -339,32 +364,14 @@ static void write_gc(ErlNifEnv *env, struct ember_session *session, enum ember_e
                      const ERL_NIF_TERM argv[])
 {
     struct gc_sizes sizes = read_gc_sizes(env, argv[3]);
-    struct ember_event *event = start_event(session, EMBER_EVENT_STACK, argv[2]);
-    if (!event)
-        return;
-    ember_vm_heap_read(env, 0, event);
-    event->value = sizes.stack;
-    ember_ring_commit(mine.ring);
-    event = start_event(session, kind, argv[2]);
+    forget_block();
+    note_block(env, session, argv[2]);
+    struct ember_event *event = start_event(session, kind, argv[2]);
     if (!event)
         return;
     ember_vm_heap_read(env, 0, event);
     event->heap_words = saturate(sizes.heap);
     event->fragment_words = saturate(sizes.fragments);
-    mine.fragments = UNKNOWN;
-    ember_ring_commit(mine.ring);
-}
-
-/* procs events run without the process's heap */
-static void write_plain(struct ember_session *session, enum ember_event_kind kind, uint64_t pid,
-                        uint64_t value)
-{
-    struct ember_event *event = start_event(session, kind, pid);
-    if (!event)
-        return;
-    event->hp = 0;
-    event->sp = 0;
-    event->value = value;
     ember_ring_commit(mine.ring);
 }
 
@@ -430,8 +437,7 @@ static void write_exit(struct ember_session *session, uint64_t pid)
 static void write_run(ErlNifEnv *env, struct ember_session *session, enum ember_event_kind kind,
                       const ERL_NIF_TERM argv[], const struct ember_admitted *run)
 {
-    mine.fragments = UNKNOWN;
-    note_fragments(env, session, argv[2]);
+    note_block(env, session, argv[2]);
     struct ember_event *event = start_event(session, kind, argv[2]);
     if (!event)
         return;
@@ -445,6 +451,9 @@ static void write_begin(ErlNifEnv *env, struct ember_session *session, const ERL
     for (unsigned i = 0; admitted.pid == argv[2] && i < admitted.count; i++)
         write_run(env, session, EMBER_EVENT_BEGIN, argv, &admitted.runs[i]);
     admitted.count = 0;
+    /* The process may not have been recorded before: what it begins with. */
+    forget_block();
+    note_block(env, session, argv[2]);
 }
 
 /* The value of a captured call, on request: {emberl_value, Run, Tag, Value}.
@@ -486,7 +495,7 @@ static void trace_rare(ErlNifEnv *env, struct ember_session *session, const ERL_
 {
     ERL_NIF_TERM tag = argv[0];
     if (tag == atom_in || tag == atom_out)
-        mine.fragments = UNKNOWN;
+        forget_block();
     if (tag == atom_in)
         write_step(env, session, EMBER_EVENT_IN, argv);
     else if (tag == atom_out)

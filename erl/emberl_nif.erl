@@ -5,14 +5,14 @@
 -module(emberl_nif).
 
 -export([enabled/3, trace/5]).
--export([start/4, stop/0, open/2, close/1, set_costs/4, stats/0, layout/1,
-         find_fragments/2]).
+-export([start/4, stop/0, open/2, close/1, set_costs/4, stats/0, check_layout/3,
+         forget_layout/2]).
 -export([profile_info/1, profile_processes/1, profile_functions/2, profile_stacks/1,
          profile_merge/1, profile_annotate/4, profile_format/3, views/0]).
 -export_type([profile/0, slot/0, capture/0, intake/0]).
 
--nifs([enabled/3, trace/5, start/4, stop/0, open/2, close/1, set_costs/4, stats/0, layout/1,
-       find_fragments/2, profile_info/1, profile_processes/1, profile_functions/2, profile_stacks/1,
+-nifs([enabled/3, trace/5, start/4, stop/0, open/2, close/1, set_costs/4, stats/0, check_layout/3,
+       forget_layout/2, profile_info/1, profile_processes/1, profile_functions/2, profile_stacks/1,
        profile_merge/1, profile_annotate/4, profile_format/3, views/0]).
 -on_load(load/0).
 
@@ -67,11 +67,11 @@ set_costs(_Call, _Return, _Switch, _Gc) -> erlang:nif_error(not_loaded).
                    events := non_neg_integer(), lost := non_neg_integer()}.
 stats() -> erlang:nif_error(not_loaded).
 
--spec layout(atom()) -> {Pointers :: boolean(), Tuples :: boolean()}.
-layout(_Force) -> erlang:nif_error(not_loaded).
+-spec check_layout(non_neg_integer(), non_neg_integer(), boolean()) -> exact | fallback.
+check_layout(_BlockWords, _FragmentWords, _First) -> erlang:nif_error(not_loaded).
 
--spec find_fragments(non_neg_integer(), boolean()) -> non_neg_integer().
-find_fragments(_Words, _Restart) -> erlang:nif_error(not_loaded).
+-spec forget_layout(boolean(), boolean()) -> exact | fallback.
+forget_layout(_Exact, _Tuples) -> erlang:nif_error(not_loaded).
 
 -spec profile_info(profile()) -> map().
 profile_info(_Profile) -> erlang:nif_error(not_loaded).

@@ -30,7 +30,7 @@
           depth_cut := non_neg_integer(),  % calls below the depth limit of stacks
           calls := pos_integer(),          % captured calls in it
           stacks := non_neg_integer(),
-          fallbacks := [stack | heap | clock | fragments]}. % measured in a less exact way
+          fallbacks := [stack | heap | clock]}. % measured in a less exact way
 -type process() ::
         #{pid := pid() | binary(),
           name := binary() | undefined,    % registered name
