@@ -24,7 +24,9 @@ static struct ember_tree_edge *find_edge(struct ember_tree_edge *edges, uint32_t
 static struct ember_tree_edge *create_edges(uint32_t count)
 {
     struct ember_tree_edge *edges = malloc(count * sizeof *edges);
-    for (uint32_t i = 0; edges && i < count; i++)
+    if (!edges)
+        return NULL;
+    for (uint32_t i = 0; i < count; i++)
         edges[i].node = EMBER_NONE;
     return edges;
 }

@@ -322,7 +322,7 @@ static ERL_NIF_TERM nif_close(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[
 /* set_costs(Call, Return, Switch, Gc) in ns: while no session is on. */
 static ERL_NIF_TERM nif_set_costs(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 {
-    double cost_ns[EMBER_COST_KINDS];
+    double cost_ns[EMBER_COST_KINDS] = {0};
     for (int i = 0; i < EMBER_COST_KINDS && i < argc; i++)
         if (!enif_get_double(env, argv[i], &cost_ns[i]) || cost_ns[i] < 0)
             return enif_make_badarg(env);

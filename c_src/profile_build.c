@@ -68,9 +68,11 @@ static bool build_nodes(struct ember_profile *profile, const struct ember_run *r
 {
     uint32_t known = build->functions->count;
     uint32_t *map = malloc((known + 1) * sizeof *map);
-    bool named = map != NULL;
-    for (uint32_t i = 0; named && i < known; i++)
+    if (!map)
+        return false;
+    for (uint32_t i = 0; i < known; i++)
         map[i] = EMBER_NONE;
+    bool named = true;
     for (uint32_t i = 0; named && i < run->tree.count; i++) {
         const struct ember_tree_node *from = &run->tree.nodes[i];
         struct ember_node *to = &profile->nodes[profile->node_count++];

@@ -264,7 +264,7 @@ static void exited(struct ember_recorder *recorder, const struct ember_event *ev
     struct ember_run *run;
     while ((process = find_process(recorder, event->pid)) && (run = run_rooted_in(process)))
         finish_run(recorder, run, EMBER_OUTCOME_EXITED, ember_event_ticks(event));
-    while ((process = find_process(recorder, event->pid)))
+    while ((process = find_process(recorder, event->pid)) && process->tracks)
         leave_run(recorder, process->tracks);
 }
 

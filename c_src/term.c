@@ -12,13 +12,14 @@ static char *latin1_to_utf8(const unsigned char *bytes, size_t length)
 {
     char *text = malloc(length * 2 + 1);
     size_t at = 0;
-    for (size_t i = 0; text && i < length; i++) {
+    if (!text)
+        return NULL;
+    for (size_t i = 0; i < length; i++) {
         if (bytes[i] >= 0x80)
             text[at++] = (char)(0xC0 | bytes[i] >> 6);
         text[at++] = (char)(bytes[i] >= 0x80 ? 0x80 | (bytes[i] & 0x3F) : bytes[i]);
     }
-    if (text)
-        text[at] = '\0';
+    text[at] = '\0';
     return text;
 }
 
@@ -44,7 +45,7 @@ ERL_NIF_TERM ember_term_existing_atom(ErlNifEnv *env, const char *name)
     size_t length = strlen(name);
     unsigned char external[4 + 255 * 4] = {VERSION, ATOM_UTF8};
     ERL_NIF_TERM term;
-    if (length > 255 * 4)
+    if (length > sizeof external - 4)
         return ember_term_text(env, name);
     external[2] = (unsigned char)(length >> 8);
     external[3] = (unsigned char)(length & 255);
