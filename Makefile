@@ -167,7 +167,7 @@ lint: build/view_html_page.h
 	$(Q)tools/lint $(ERTS_INCLUDE)
 
 dialyzer: modules build/otp.plt
-	$(Q)dialyzer --plt build/otp.plt -Werror_handling -Wextra_return -Wmissing_return ebin
+	$(Q)dialyzer --plt build/otp.plt ebin
 
 build/otp.plt: | build
 	$(Q)dialyzer --build_plt --output_plt $@ --apps erts kernel stdlib

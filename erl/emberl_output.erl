@@ -47,6 +47,7 @@ refuse(Key, Text) ->
     {error, {bad_option, Key, unicode:characters_to_binary(Text)}}.
 
 %% The results of the calls, in their order.
+-dialyzer({no_return, results/3}). % the process that makes them exits with them
 -spec results([call()], iodata(), emberl_options:options()) -> [term()].
 results(Calls, Target, Options) ->
     Work = fun() -> exit({done, [result(Call, N, Target, Options) || {N, Call} <- number(Calls)]}) end,

@@ -283,6 +283,7 @@ label(Pid) ->
         Label -> text("~tp", Label)
     end.
 
+-dialyzer({no_missing_calls, process_label/1}). % from OTP 27 on
 process_label(Pid) ->
     case erlang:function_exported(proc_lib, get_label, 1) of
         true -> proc_lib:get_label(Pid);

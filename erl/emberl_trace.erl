@@ -78,6 +78,9 @@ close(#{main := Main, targets := Targets}) ->
     lists:foreach(fun destroy/1, [Session || {Session, _MFA} <- maps:values(Targets)]),
     destroy(Main).
 
+%% The type of trace_info/2 does not have tracer modules.
+-dialyzer({nowarn_function, [untrace/1, clear_flags/1, process_tracer/1]}).
+
 %% Processes that have had no event since their run ended.
 untrace(Pid) ->
     case erlang:trace_info(Pid, tracer) of
