@@ -309,6 +309,18 @@ Test(admission, exit_ends_the_runs_rooted_in_the_process)
     cr_assert_eq(enter(0, PID), 1, "the pid's next owner starts afresh");
 }
 
+Test(admission, a_dead_childs_pid_is_a_strangers)
+{
+    open_at(0, 1);
+    open_at(1, 1);
+    enter(0, PID);
+    ember_admission_inherit(admission, PID, OTHER);
+    ember_admission_exit(admission, OTHER);
+    cr_assert_eq(enter(1, OTHER), 1);
+    leave(1, OTHER);
+    cr_assert_not(watched(OTHER));
+}
+
 Test(admission, forget_keeps_who_takes_part)
 {
     open_at(0, 1);
