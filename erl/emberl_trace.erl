@@ -29,7 +29,7 @@
 
 -spec uses_sessions() -> boolean().
 uses_sessions() ->
-    erlang:function_exported(trace, session_create, 3) andalso erts_version() >= [15, 1].
+    erts_version() >= [15, 1].
 
 erts_version() ->
     [list_to_integer(Part) || Part <- string:lexemes(erlang:system_info(version), ".-rc"),
