@@ -4,12 +4,14 @@
 #include "profile.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define FIRST_NODES 64
 
 static size_t bytes_for(uint32_t nodes)
 {
-    return nodes * (sizeof(struct ember_tree_node) + 2 * sizeof(struct ember_tree_edge));
+    return nodes * (sizeof(struct ember_tree_node) + sizeof(struct ember_tree_pauses) +
+                    2 * sizeof(struct ember_tree_edge));
 }
 
 static struct ember_tree_edge *find_edge(struct ember_tree_edge *edges, uint32_t mask, uint64_t key)
@@ -31,13 +33,34 @@ static struct ember_tree_edge *create_edges(uint32_t count)
     return edges;
 }
 
+/* realloc knows no alignment. */
+static bool resize_nodes(struct ember_call_tree *tree, uint32_t capacity)
+{
+    struct ember_tree_node *nodes = aligned_alloc(sizeof *nodes, capacity * sizeof *nodes);
+    if (!nodes)
+        return false;
+    if (tree->count > 0)
+        memcpy(nodes, tree->nodes, tree->count * sizeof *nodes);
+    free(tree->nodes);
+    tree->nodes = nodes;
+    return true;
+}
+
+static bool resize_pauses(struct ember_call_tree *tree, uint32_t capacity)
+{
+    struct ember_tree_pauses *pauses = realloc(tree->pauses, capacity * sizeof *pauses);
+    if (!pauses)
+        return false;
+    tree->pauses = pauses;
+    return true;
+}
+
 /* Room for `capacity` nodes and twice as many edges. */
 static bool resize(struct ember_call_tree *tree, uint32_t capacity)
 {
-    struct ember_tree_node *nodes = realloc(tree->nodes, capacity * sizeof *nodes);
-    if (nodes)
-        tree->nodes = nodes;
-    struct ember_tree_edge *edges = nodes ? create_edges(capacity * 2) : NULL;
+    if (!resize_nodes(tree, capacity) || !resize_pauses(tree, capacity))
+        return false;
+    struct ember_tree_edge *edges = create_edges(capacity * 2);
     if (!edges)
         return false;
     for (uint32_t i = 0; tree->edges && i <= tree->edge_mask; i++)
@@ -60,6 +83,7 @@ bool ember_call_tree_init(struct ember_call_tree *tree)
 void ember_call_tree_fini(struct ember_call_tree *tree)
 {
     free(tree->nodes);
+    free(tree->pauses);
     free(tree->edges);
     *tree = (struct ember_call_tree){0};
 }
@@ -71,6 +95,7 @@ static uint32_t add_node(struct ember_call_tree *tree, struct ember_tree_node no
         return EMBER_NONE;
     node.recent_child = EMBER_NONE;
     tree->nodes[tree->count] = node;
+    tree->pauses[tree->count] = (struct ember_tree_pauses){0};
     return tree->count++;
 }
 

@@ -7,6 +7,7 @@
 #ifndef EMBER_CALL_TREE_H
 #define EMBER_CALL_TREE_H
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -21,18 +22,25 @@ enum ember_cost {
     EMBER_COST_KINDS,
 };
 
+/* One cache line: most events touch one node. */
 struct ember_tree_node {
-    uint32_t parent;   /* EMBER_NONE: a root */
-    uint32_t function; /* id; EMBER_NONE: a root */
-    uint32_t process;  /* of the run */
+    uint32_t parent;       /* EMBER_NONE: a root */
+    uint32_t function;     /* id; EMBER_NONE: a root */
+    uint32_t process;      /* of the run */
     uint32_t depth;
     uint32_t recent_child; /* the child found last, or EMBER_NONE */
     uint32_t events[EMBER_COST_KINDS]; /* that ended an interval of own time */
     uint64_t calls;
     uint64_t own_ticks;
+    int64_t words;
+};
+
+static_assert(sizeof(struct ember_tree_node) == 64, "a node is a cache line");
+
+/* What a node rarely has. */
+struct ember_tree_pauses {
     uint64_t off_cpu_ticks;
     uint64_t gc_ticks;
-    int64_t words;
 };
 
 struct ember_tree_edge {
@@ -42,6 +50,7 @@ struct ember_tree_edge {
 
 struct ember_call_tree {
     struct ember_tree_node *nodes;
+    struct ember_tree_pauses *pauses; /* of the node of the same index */
     struct ember_tree_edge *edges;
     uint32_t count;
     uint32_t capacity;

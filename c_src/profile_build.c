@@ -46,9 +46,10 @@ static uint64_t cost_of(const struct ember_tree_node *node, const struct ember_b
     return (uint64_t)(cost + 0.5);
 }
 
-static struct ember_metrics measure(const struct ember_tree_node *node, struct ember_info *info,
-                                    const struct ember_build *build)
+static struct ember_metrics measure(const struct ember_call_tree *tree, uint32_t index,
+                                    struct ember_info *info, const struct ember_build *build)
 {
+    const struct ember_tree_node *node = &tree->nodes[index];
     uint64_t raw = to_ns(node->own_ticks, build);
     uint64_t cost = cost_of(node, build);
     uint64_t own = raw > cost ? raw - cost : 0;
@@ -57,8 +58,8 @@ static struct ember_metrics measure(const struct ember_tree_node *node, struct e
     return (struct ember_metrics){
         .calls = node->calls,
         .own_ns = own,
-        .off_cpu_ns = to_ns(node->off_cpu_ticks, build),
-        .gc_ns = to_ns(node->gc_ticks, build),
+        .off_cpu_ns = to_ns(tree->pauses[index].off_cpu_ticks, build),
+        .gc_ns = to_ns(tree->pauses[index].gc_ticks, build),
         .words = node->words,
     };
 }
@@ -79,7 +80,7 @@ static bool build_nodes(struct ember_profile *profile, const struct ember_run *r
         to->parent = from->parent;
         to->process = from->process;
         to->function = map_function(profile, map, from->function, build);
-        to->own = measure(from, &profile->info, build);
+        to->own = measure(&run->tree, i, &profile->info, build);
         named = from->function == EMBER_NONE || to->function != EMBER_NONE;
     }
     free(map);

@@ -268,6 +268,36 @@ static void exited(struct ember_recorder *recorder, const struct ember_event *ev
         leave_run(recorder, process->tracks);
 }
 
+static bool is_function(const struct ember_recorder *recorder, uint32_t id,
+                        const struct ember_event *event)
+{
+    if (id == EMBER_NONE)
+        return false;
+    const struct ember_function_key *key = &recorder->functions.keys[id];
+    return key->mfa.function == event->mfa.function && key->mfa.module == event->mfa.module &&
+           key->arity == ember_event_arity(event);
+}
+
+/* A function is mostly called by a caller that called it last, and returns to
+ * the frame below: a look there spares a look-up in the table. */
+static uint32_t likely_function(const struct ember_track *track, enum ember_event_kind kind)
+{
+    const struct ember_tree_node *nodes = track->run->tree.nodes;
+    if (kind == EMBER_EVENT_RETURN_TO)
+        return track->depth < 2 ? EMBER_NONE : nodes[track->frames[track->depth - 2].node].function;
+    uint32_t child = ember_track_top(track)->recent_child;
+    return child == EMBER_NONE ? EMBER_NONE : nodes[child].function;
+}
+
+static uint32_t function_of(struct ember_recorder *recorder, const struct ember_traced *process,
+                            const struct ember_event *event, enum ember_event_kind kind)
+{
+    uint32_t likely = process->tracks ? likely_function(process->tracks, kind) : EMBER_NONE;
+    if (is_function(recorder, likely, event))
+        return likely;
+    return ember_function_table_id(&recorder->functions, event->mfa, ember_event_arity(event));
+}
+
 static void plain(struct ember_recorder *recorder, const struct ember_event *event)
 {
     struct ember_traced *process = find_process(recorder, event->pid);
@@ -277,7 +307,7 @@ static void plain(struct ember_recorder *recorder, const struct ember_event *eve
     enum ember_event_kind kind = ember_event_kind(event);
     bool named = kind == EMBER_EVENT_CALL || kind == EMBER_EVENT_RETURN_TO;
     if (named && event->mfa.module)
-        function = ember_function_table_id(&recorder->functions, event->mfa, ember_event_arity(event));
+        function = function_of(recorder, process, event, kind);
     ember_traced_event(process, event, function);
 }
 

@@ -132,15 +132,16 @@ static enum ember_cost cost_of(const struct ember_event *event)
     }
 }
 
-static void charge_ticks(const struct ember_traced *traced, struct ember_tree_node *node,
+static void charge_ticks(const struct ember_traced *traced, struct ember_track *track,
                          uint64_t ticks)
 {
+    struct ember_tree_pauses *pauses = &track->run->tree.pauses[ember_track_top_index(track)];
     if (traced->collecting)
-        node->gc_ticks += ticks;
+        pauses->gc_ticks += ticks;
     else if (traced->out)
-        node->off_cpu_ticks += ticks;
+        pauses->off_cpu_ticks += ticks;
     else
-        node->own_ticks += ticks;
+        ember_track_top(track)->own_ticks += ticks;
 }
 
 static void charge(struct ember_traced *traced, const struct ember_event *event, int64_t words)
@@ -150,7 +151,7 @@ static void charge(struct ember_traced *traced, const struct ember_event *event,
     bool running = !traced->collecting && !traced->out;
     for (struct ember_track *t = traced->tracks; t; t = t->next_in_process) {
         struct ember_tree_node *node = ember_track_top(t);
-        charge_ticks(traced, node, ticks);
+        charge_ticks(traced, t, ticks);
         node->words += words;
         node->events[cost_of(event)] += running;
         t->run->events++;
@@ -161,7 +162,7 @@ void ember_traced_close(const struct ember_traced *traced, struct ember_track *t
                         uint64_t ticks)
 {
     if (ticks > traced->time)
-        charge_ticks(traced, ember_track_top(track), ticks - traced->time);
+        charge_ticks(traced, track, ticks - traced->time);
 }
 
 /* ---- events ---- */

@@ -28,17 +28,6 @@ void ember_track_destroy(struct ember_track *track)
     free(track);
 }
 
-static uint32_t top_node(const struct ember_track *track)
-{
-    return track->depth ? track->frames[track->depth - 1].node
-                        : track->run->processes[track->process].root;
-}
-
-struct ember_tree_node *ember_track_top(struct ember_track *track)
-{
-    return &track->run->tree.nodes[top_node(track)];
-}
-
 static uint32_t function_at(const struct ember_track *track, uint32_t frame)
 {
     return track->run->tree.nodes[track->frames[frame].node].function;
@@ -76,16 +65,16 @@ static uint32_t callee_node(struct ember_track *track, uint32_t function)
 {
     struct ember_tree_node *top = ember_track_top(track);
     if (track->capture->fold_recursion && top->function == function)
-        return top_node(track);
+        return ember_track_top_index(track);
     if (top->depth >= MAX_NODE_DEPTH) {
         track->run->depth_cut++;
-        return top_node(track);
+        return ember_track_top_index(track);
     }
-    uint32_t child = ember_call_tree_child(&track->run->tree, top_node(track), function);
+    uint32_t child = ember_call_tree_child(&track->run->tree, ember_track_top_index(track), function);
     if (child != EMBER_NONE)
         return child;
     track->run->out_of_memory = true;
-    return top_node(track);
+    return ember_track_top_index(track);
 }
 
 static void count_call(struct ember_track *track)
@@ -118,7 +107,7 @@ static void tail_call(struct ember_track *track, uint32_t function, int64_t dept
         return;
     }
     uint32_t node = callee_node(track, function);
-    if (node == top_node(track)) { /* a chain below the depth limit must not grow */
+    if (node == ember_track_top_index(track)) { /* a chain below the depth limit must not grow */
         track->frames[track->depth - 1].depth = entered;
         track->frames[track->depth - 1].marked = true;
         return;
@@ -176,7 +165,7 @@ void ember_track_begin(struct ember_track *track, uint32_t function, int64_t dep
 {
     bool shown = !track->capture->hide_target;
     int64_t entered = depth == EMBER_NO_DEPTH ? depth : depth + track->layout->begin_words;
-    uint32_t node = shown ? callee_node(track, function) : top_node(track);
+    uint32_t node = shown ? callee_node(track, function) : ember_track_top_index(track);
     push(track, (struct ember_frame){entered, node, .marked = marked && shown});
     track->base = track->depth;
     track->skip_call = marked && shown && track->layout->begin_before_call;

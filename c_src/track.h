@@ -54,8 +54,17 @@ struct ember_track *ember_track_create(struct ember_run *run, const struct ember
                                        const struct ember_stack_layout *layout, uint32_t process);
 void ember_track_destroy(struct ember_track *track);
 
-/* The node on top. */
-struct ember_tree_node *ember_track_top(struct ember_track *track);
+/* The node on top; the root when no frame is. */
+static inline uint32_t ember_track_top_index(const struct ember_track *track)
+{
+    return track->depth ? track->frames[track->depth - 1].node
+                        : track->run->processes[track->process].root;
+}
+
+static inline struct ember_tree_node *ember_track_top(const struct ember_track *track)
+{
+    return &track->run->tree.nodes[ember_track_top_index(track)];
+}
 
 /* The captured call itself. `marked`: the process was traced before it. */
 void ember_track_begin(struct ember_track *track, uint32_t function, int64_t depth, bool marked);
