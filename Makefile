@@ -175,9 +175,15 @@ build/otp.plt: | build
 xref: modules
 	$(Q)escript tools/xref.escript ebin
 
-bench: all build/bench/noop_tracer.so
+# Alone on the machine, or the figures mean little.
+bench: all build/bench/noop_tracer.so build/bench/recorder_bench
 	$(Q)$(ERLC) -pa ebin -o build/bench bench/*.erl
 	$(Q)$(ERL) -noshell -pa ebin build/bench -s overhead main
+	@echo; echo "consumer:"
+	$(Q)build/bench/recorder_bench
+
+build/bench/recorder_bench: bench/recorder_bench.c $(C_BUILD)/libplain.a | build/bench
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(C_BUILD)/libplain.a -lpthread
 
 build/bench/noop_tracer.so: bench/noop_tracer.c | build/bench
 	$(Q)$(CC) $(CFLAGS) -fPIC -isystem $(ERTS_INCLUDE) $(LDFLAGS) $(NIF_LDFLAGS) -o $@ $<
