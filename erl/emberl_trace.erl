@@ -97,12 +97,15 @@ clear_flags(Pid) ->
 %% Breakpoints on every function of these modules, and of modules loaded later,
 %% but for our own. The set only grows while a trace is open.
 -spec set_modules(trace(), all | [module()]) -> ok.
-set_modules(#{main := Main}, all) ->
-    pattern(Main, {'_', '_', '_'}, true, [local]),
+set_modules(#{main := Main}, Modules) ->
     pattern(Main, on_load, true, [local]),
+    set_loaded(Main, Modules).
+
+set_loaded(Main, all) ->
+    pattern(Main, {'_', '_', '_'}, true, [local]),
     [pattern(Main, {Module, '_', '_'}, false, [local]) || Module <- own_modules()],
     ok;
-set_modules(#{main := Main}, Modules) ->
+set_loaded(Main, Modules) ->
     [pattern(Main, {Module, '_', '_'}, true, [local]) || Module <- Modules -- own_modules()],
     ok.
 
