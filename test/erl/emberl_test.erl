@@ -1,0 +1,218 @@
+%% SPDX-License-Identifier: Apache-2.0
+%% What the tests share: profiles in a form that can be compared, the VM's own
+%% call counters, processes to work on, and what must not be left behind.
+-module(emberl_test).
+
+-include_lib("eunit/include/eunit.hrl").
+
+-export([profile/1, profile/2, shape/1, shape/2, calls/1, calls/2, outcome/1, total_calls/1]).
+-export([counted/2, has_sessions/0, release/0]).
+-export([in_process/1, busy/1, stop/1, wait_until/1, wait_dead/1, running/0]).
+-export([directory/0, with_directory/1, in_directory/2, compile/2, unload/1]).
+-export([node/1, quiet/1]).
+
+%% ---- profiles ----
+
+profile(Target) ->
+    profile(Target, #{}).
+
+profile(Target, Options) ->
+    emberl:apply(Target, Options#{return => profile}).
+
+%% #{Stack => Calls}: functions of emberl_work by their names, all others as
+%% {Module, Name}; what the compiler makes of a fun or comprehension in f/1 as
+%% {'fun', f}.
+shape(Profile) ->
+    shape(Profile, all).
+
+shape(Profile, Process) ->
+    lists:foldl(fun add_stack/2, #{},
+                [Row || #{process := P} = Row <- emberl_profile:stacks(Profile),
+                        Process =:= all orelse Process =:= P]).
+
+add_stack(#{stack := []}, Shape) ->
+    Shape;
+add_stack(#{stack := Stack, calls := Calls}, Shape) ->
+    maps:update_with([frame(MFA) || MFA <- Stack], fun(Before) -> Before + Calls end, Calls, Shape).
+
+frame({emberl_work, Name, _}) -> short(atom_to_list(Name), Name);
+frame({Module, Name, _}) -> {Module, short(atom_to_list(Name), Name)}.
+
+short("-" ++ Rest, _Name) ->
+    [Function | _] = string:split(Rest, "/"),
+    {'fun', list_to_atom(Function)};
+short(_, Name) ->
+    Name.
+
+%% #{MFA => Calls}
+calls(Profile) ->
+    maps:from_list([{MFA, Calls} || #{mfa := MFA, calls := Calls} <- emberl_profile:functions(Profile)]).
+
+%% ... of these modules
+calls(Profile, Modules) ->
+    maps:filter(fun({Module, _, _}, Calls) -> Calls > 0 andalso lists:member(Module, Modules) end,
+                calls(Profile)).
+
+outcome(Profile) ->
+    maps:get(outcome, emberl_profile:info(Profile)).
+
+total_calls(Profile) ->
+    lists:sum(maps:values(calls(Profile))).
+
+%% ---- the VM's counters ----
+
+%% #{MFA => Calls} of the modules' functions by call_count, while Fun runs. In a
+%% session of its own where there are any, so that Fun may be profiled.
+counted(Modules, Fun) ->
+    MFAs = [MFA || Module <- Modules, MFA <- functions(Module)],
+    Session = counters_on(Modules),
+    Result = Fun(),
+    Counts = [{MFA, count(Session, MFA)} || MFA <- MFAs],
+    counters_off(Session, Modules),
+    {Result, maps:from_list([{MFA, Count} || {MFA, Count} <- Counts, is_integer(Count), Count > 0])}.
+
+functions(Module) ->
+    [{Module, F, A} || {F, A} <- Module:module_info(functions)].
+
+counters_on(Modules) ->
+    Session = case has_sessions() of
+                  true -> trace:session_create(counters, self(), []);
+                  false -> none
+              end,
+    [pattern(Session, {Module, '_', '_'}, true) || Module <- Modules],
+    Session.
+
+counters_off(none, Modules) ->
+    [pattern(none, {Module, '_', '_'}, false) || Module <- Modules];
+counters_off(Session, _Modules) ->
+    trace:session_destroy(Session).
+
+pattern(none, MFA, On) -> erlang:trace_pattern(MFA, On, [call_count]);
+pattern(Session, MFA, On) -> trace:function(Session, MFA, On, [call_count]).
+
+count(none, MFA) -> element(2, erlang:trace_info(MFA, call_count));
+count(Session, MFA) -> element(2, trace:info(Session, MFA, call_count)).
+
+%% Trace sessions that can be relied upon: OTP 27.1 and later.
+has_sessions() ->
+    emberl_trace:uses_sessions().
+
+release() ->
+    list_to_integer(erlang:system_info(otp_release)).
+
+%% ---- processes ----
+
+%% What Fun returns in a new process.
+in_process(Fun) ->
+    {Pid, Monitor} = spawn_monitor(fun() -> exit({returned, Fun()}) end),
+    receive
+        {'DOWN', Monitor, process, Pid, {returned, Result}} -> Result;
+        {'DOWN', Monitor, process, Pid, Reason} -> error({died, Reason})
+    end.
+
+%% A process that calls Call without end; it has called it once.
+busy(Call) ->
+    Pid = spawn_link(emberl_work, busy, [self(), Call]),
+    receive {Pid, busy} -> Pid end.
+
+stop(Pid) ->
+    Monitor = monitor(process, Pid),
+    unlink(Pid),
+    Pid ! stop,
+    receive {'DOWN', Monitor, process, Pid, _} -> ok end.
+
+wait_dead(Pid) ->
+    Monitor = monitor(process, Pid),
+    receive {'DOWN', Monitor, process, Pid, Reason} -> Reason end.
+
+%% For what nobody sends a message about.
+wait_until(Condition) ->
+    wait_until(Condition, 500).
+
+wait_until(Condition, 0) ->
+    error({never_true, Condition});
+wait_until(Condition, Tries) ->
+    case Condition() of
+        true -> ok;
+        false ->
+            receive after 20 -> ok end,
+            wait_until(Condition, Tries - 1)
+    end.
+
+running() ->
+    maps:get(running, emberl_nif:stats()).
+
+%% ---- files and modules ----
+
+%% A new directory of a name that nobody else has.
+directory() ->
+    Name = lists:concat(["emberl-test-", os:getpid(), "-", erlang:unique_integer([positive])]),
+    Directory = filename:join(os:getenv("TMPDIR", "/tmp"), Name),
+    ok = file:make_dir(Directory),
+    Directory.
+
+with_directory(Fun) ->
+    Directory = directory(),
+    try Fun(Directory)
+    after file:del_dir_r(Directory)
+    end.
+
+%% Fun gets the options with such a directory in them.
+in_directory(Options, Fun) ->
+    with_directory(fun(Directory) -> Fun(Options#{output_directory => Directory, quiet => true}) end).
+
+%% The code of a module with these functions, all of them exported.
+compile(Module, Functions) ->
+    Forms = [form(F) || F <- ["-module(" ++ atom_to_list(Module) ++ ")." | Functions]],
+    {ok, Module, Code} = compile:forms(Forms, [export_all, nowarn_export_all]),
+    Code.
+
+form(Text) ->
+    {ok, Tokens, _} = erl_scan:string(Text),
+    {ok, Form} = erl_parse:parse_form(Tokens),
+    Form.
+
+unload(Module) ->
+    code:purge(Module),
+    code:delete(Module),
+    code:purge(Module).
+
+%% ---- other nodes ----
+
+%% Runs Fun with the name of a new VM, which has our code. What crashes it fails
+%% the test.
+node(Fun) ->
+    Paths = [filename:absname(filename:dirname(code:which(M))) || M <- [emberl, ?MODULE]],
+    {ok, Peer, _Node} = peer:start_link(#{connection => standard_io,
+                                          args => lists:append([["-pa", P] || P <- Paths])}),
+    try Fun(Peer)
+    after peer:stop(Peer)
+    end.
+
+%% Runs Fun and returns {Result, what was printed}.
+quiet(Fun) ->
+    Leader = group_leader(),
+    Recorder = spawn_link(fun() -> record_output([]) end),
+    group_leader(Recorder, self()),
+    try Fun() of
+        Result -> {Result, printed(Recorder)}
+    after
+        group_leader(Leader, self())
+    end.
+
+printed(Recorder) ->
+    Recorder ! {self(), printed},
+    receive {Recorder, Text} -> unicode:characters_to_binary(Text) end.
+
+record_output(Text) ->
+    receive
+        {io_request, From, ReplyAs, Request} ->
+            From ! {io_reply, ReplyAs, ok},
+            record_output([Text, output(Request)]);
+        {From, printed} ->
+            From ! {self(), Text}
+    end.
+
+output({put_chars, _Encoding, Text}) -> Text;
+output({put_chars, _Encoding, Module, Function, Arguments}) -> apply(Module, Function, Arguments);
+output(_) -> [].

@@ -1,0 +1,17 @@
+%% SPDX-License-Identifier: Apache-2.0
+%% NIFs that give back what they get: on a normal scheduler, on dirty ones, and
+%% one that goes from the first to the second.
+-module(emberl_test_nif).
+
+-export([plain/1, dirty_cpu/1, dirty_io/1, rescheduled/1]).
+-nifs([plain/1, dirty_cpu/1, dirty_io/1, rescheduled/1]).
+-on_load(load/0).
+
+load() ->
+    Directory = filename:dirname(code:which(?MODULE)),
+    erlang:load_nif(filename:join(Directory, ?MODULE_STRING), 0).
+
+plain(_) -> erlang:nif_error(not_loaded).
+dirty_cpu(_) -> erlang:nif_error(not_loaded).
+dirty_io(_) -> erlang:nif_error(not_loaded).
+rescheduled(_) -> erlang:nif_error(not_loaded).
