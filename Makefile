@@ -155,7 +155,7 @@ check-browser: test/browser/node_modules
 	$(Q)cd test/browser && npm test --silent
 
 test/browser/node_modules: test/browser/package-lock.json
-	$(Q)cd test/browser && npm ci --silent --no-audit --no-fund && touch node_modules
+	$(Q)cd test/browser && npm ci --no-audit --no-fund --loglevel=error && touch node_modules
 
 check-rebar:
 	$(Q)test/rebar/run
