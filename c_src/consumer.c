@@ -95,6 +95,9 @@ static long next_rest(long rest_ns, uint64_t taken)
 static void *run_consumer(void *argument)
 {
     struct ember_consumer *consumer = argument;
+#ifdef __linux__
+    pthread_setname_np(pthread_self(), "emberl");
+#endif
     struct timespec rest = {.tv_nsec = REST_MIN_NS};
     while (!obey_command(consumer)) {
         uint64_t taken = drain(consumer);
