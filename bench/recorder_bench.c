@@ -15,8 +15,8 @@
 #include <stdlib.h>
 
 #define RINGS 4
-#define CAPACITY (1u << 16)
-#define ROUNDS 60
+#define CAPACITY (1u << 14) /* as in the product */
+#define ROUNDS 240
 #define MAX_DEPTH 20
 #define LAYOUT {.return_to_words = 2, .begin_words = 4, .begin_before_call = true}
 
