@@ -478,7 +478,7 @@ static void write_end(ErlNifEnv *env, struct ember_session *session, uint32_t ta
     for (unsigned i = 0; i < count; i++) {
         write_run(env, session, kind, argv, &ended[i]);
         if (ember_admission_wants_value(session->admission, ended[i].capture))
-            send_value(env, ended[i].run, argv);
+            send_value(env, ember_run_value(ended[i].run, ended[i].capture), argv);
     }
 }
 
