@@ -301,11 +301,16 @@ initial_call(_, _Pid) ->
 text(Format, Term) -> unicode:characters_to_binary(io_lib:format(Format, [Term])).
 text(Format, M, F, A) -> unicode:characters_to_binary(io_lib:format(Format, [M, F, A])).
 
+%% A run that a limit has cut short does not count: why it was cut is still to come.
 check_calls(Slot, State) ->
     case by_slot(Slot, State) of
-        #capture{ref = Ref, runs = Runs, request = #{calls := Calls, from := any}}
-          when length(Runs) >= Calls -> end_capture(Ref, done, State);
-        _ -> State
+        #capture{ref = Ref, request = #{calls := Calls, from := any}} = Capture ->
+            case finished(Capture) >= Calls of
+                true -> end_capture(Ref, done, State);
+                false -> State
+            end;
+        _ ->
+            State
     end.
 
 %% ---- ending ----
@@ -345,12 +350,14 @@ end_open(#capture{ref = Ref, slot = Slot, timer = Timer, request = #{mfa := MFA}
     close_if_unused(answer(Ended, store(Ended, State2))).
 
 %% A capture that was stopped just as its last call ended has them all.
-complete(Why, #capture{runs = Runs, request = #{calls := Calls}}) ->
-    Finished = [Run || {Run, Profile} <- Runs, is_finished(Profile)],
-    case length(Finished) >= Calls of
+complete(Why, #capture{request = #{calls := Calls}} = Capture) ->
+    case finished(Capture) >= Calls of
         true -> done;
         false -> Why
     end.
+
+finished(#capture{runs = Runs}) ->
+    length([Run || {Run, Profile} <- Runs, is_finished(Profile)]).
 
 is_finished(out_of_memory) -> true;
 is_finished(Profile) -> maps:get(outcome, emberl_nif:profile_info(Profile)) =/= unfinished.
