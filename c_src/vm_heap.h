@@ -3,10 +3,11 @@
  * All we know of the VM's insides, in one place.
  *
  * While a callback runs, the words of its ErlNifEnv after the module and the
- * process pointer are the heap top of the process and the heap limit, a fixed
- * distance below its stack's end. The process itself has in two words in a row
- * the start and the end of the block that holds both, and in another word it
- * counts what it has in heap fragments beside the block.
+ * process pointer are the heap top of the process and its heap limit, which is
+ * the stack top less a red zone, but not below the heap top. The process itself
+ * has in two words in a row heap top and stack top, in two others the start and
+ * the end of the block that holds both, and in one word it counts what it has in
+ * heap fragments beside the block.
  *
  * None of this is a public interface, so it is looked for before use, and used
  * only if all of it is found. Where it is not, the heap top is taken from the
@@ -23,6 +24,7 @@
 struct ember_vm_heap {
     bool exact;         /* all of the above was found */
     bool tuples;        /* a boxed tuple is a tagged pointer to its header */
+    uint32_t stack;     /* index in the process: stack top; heap top is before it */
     uint32_t block;     /* index in the process: start of the block, then its end */
     uint32_t fragments; /* index in the process: words in fragments */
 };
@@ -45,7 +47,7 @@ void ember_vm_heap_check(ErlNifEnv *env, ERL_NIF_TERM self, struct ember_vm_size
 /* For tests: do without. */
 void ember_vm_heap_forget(bool exact, bool tuples);
 
-enum { EMBER_ENV_PROCESS = 1, EMBER_ENV_HEAP_TOP = 2, EMBER_ENV_STACK_TOP = 3 };
+enum { EMBER_ENV_PROCESS = 1, EMBER_ENV_HEAP_TOP = 2, EMBER_ENV_HEAP_LIMIT = 3 };
 
 static inline const uint64_t *ember_vm_env_words(const ErlNifEnv *env)
 {
@@ -83,9 +85,9 @@ static inline void ember_vm_heap_read(const ErlNifEnv *env, ERL_NIF_TERM mfa,
                                       struct ember_event *event)
 {
     if (__builtin_expect(ember_vm_heap.exact, 1)) {
-        const uint64_t *words = ember_vm_env_words(env);
-        event->hp = ember_vm_word_address(words[EMBER_ENV_HEAP_TOP]);
-        event->sp = ember_vm_word_address(words[EMBER_ENV_STACK_TOP]);
+        const uint64_t *process = ember_vm_process_words(env);
+        event->hp = ember_vm_word_address(ember_vm_env_words(env)[EMBER_ENV_HEAP_TOP]);
+        event->sp = ember_vm_word_address(process[ember_vm_heap.stack]);
     } else {
         enum { BOXED_TAG = 2, TAG_MASK = 3, MFA_WORDS = 4 };
         bool boxed = ember_vm_heap.tuples && (mfa & TAG_MASK) == BOXED_TAG;
