@@ -128,15 +128,9 @@ is_name(Value) when is_list(Value); is_binary(Value) ->
 is_name(_Value) ->
     false.
 
-is_module_list([_ | _] = List) ->
-    is_list(List) andalso length_or_zero(List) > 0 andalso lists:all(fun is_atom/1, List);
-is_module_list(_) ->
-    false.
-
-length_or_zero(List) ->
-    try length(List)
-    catch error:badarg -> 0
-    end.
+%% In the guard, length/1 is false of an improper list.
+is_module_list(List) when length(List) > 0 -> lists:all(fun is_atom/1, List);
+is_module_list(_) -> false.
 
 is_application({app, Name}) when is_atom(Name) -> application:get_key(Name, modules) =/= undefined;
 is_application(_) -> false.
@@ -184,14 +178,14 @@ missing(Module, Function) ->
 -spec applied(term()) -> {ok, {module(), atom(), [term()]} | {fun(), [term()]}} | {error, refusal()}.
 applied(Fun) when is_function(Fun, 0) ->
     {ok, {Fun, []}};
-applied({Fun, Arguments}) when is_function(Fun), is_list(Arguments) ->
-    case is_function(Fun, length_or_zero(Arguments)) of
+applied({Fun, Arguments}) when is_function(Fun), length(Arguments) >= 0 ->
+    case is_function(Fun, length(Arguments)) of
         true -> {ok, {Fun, Arguments}};
         false -> refused(bad_target, Fun, "the fun has another arity than the arguments")
     end;
 applied({Module, Function, Arguments})
-  when is_atom(Module), is_atom(Function), is_list(Arguments) ->
-    Arity = length_or_zero(Arguments),
+  when is_atom(Module), is_atom(Function), length(Arguments) >= 0 ->
+    Arity = length(Arguments),
     _ = code:ensure_loaded(Module),
     case erlang:function_exported(Module, Function, Arity)
         orelse erlang:is_builtin(Module, Function, Arity) of
