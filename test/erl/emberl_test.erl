@@ -159,7 +159,9 @@ with_directory(Fun) ->
 
 %% Fun gets the options with such a directory in them.
 in_directory(Options, Fun) ->
-    with_directory(fun(Directory) -> Fun(Options#{output_directory => Directory, quiet => true}) end).
+    with_directory(fun(Directory) ->
+                           Fun(maps:merge(#{output_directory => Directory, quiet => true}, Options))
+                   end).
 
 %% The code of a module with these functions, all of them exported.
 compile(Module, Functions) ->

@@ -12,7 +12,7 @@
 -export([collect/0, collect_deep/1, grow/1, wait/0, wait_for/1, hibernate/1, wake/1]).
 -export([spawn_and_wait/1, child/1, nested/1, outlive/1, grandchild/2, migrate/1]).
 -export([forever/0, work/1, count_down/1, exit_self/1, allocate/1, calls_unloaded/1, nifs/1]).
--export([local_only/1, busy/2]).
+-export([local_only/1, busy/2, forest/1, grove/1]).
 
 leaf(X) -> X.
 
@@ -300,6 +300,23 @@ exit_self(Reason) ->
     leaf(1),
     exit(self(), Reason),
     wait_for(never).
+
+%% As many stacks as there are ways down, without end.
+forest(N) ->
+    grove(N),
+    forest(N).
+
+grove(0) -> leaf(0);
+grove(N) ->
+    grove(N - 1),
+    thicket(N - 1),
+    ok.
+
+thicket(0) -> leaf(0);
+thicket(N) ->
+    thicket(N - 1),
+    grove(N - 1),
+    ok.
 
 %% Live data without end.
 allocate(List) -> allocate([leaf(1) | List]).
