@@ -118,14 +118,6 @@ void ember_admission_reuse(struct ember_admission *admission, uint32_t capture)
     atomic_store(&admission->captures[capture].used, false);
 }
 
-bool ember_admission_waiting(struct ember_admission *admission)
-{
-    for (unsigned i = 0; i < EMBER_MAX_CAPTURES; i++)
-        if (atomic_load_explicit(&admission->captures[i].remaining, memory_order_relaxed) > 0)
-            return true;
-    return false;
-}
-
 uint64_t ember_admission_refused(struct ember_admission *admission)
 {
     return atomic_load_explicit(&admission->refused, memory_order_relaxed);
@@ -333,9 +325,12 @@ unsigned ember_admission_leave(struct ember_admission *admission, uint32_t targe
     }
     for (unsigned i = 0; i < count; i++)
         end_run(&admission->runs[RUN_SLOT(ended[i].run)], ended[i].run);
-    if (count)
-        ember_admission_forget(admission, pid);
     return count;
+}
+
+bool ember_admission_known(struct ember_admission *admission, uint64_t pid)
+{
+    return find_entry(admission, pid) != NULL;
 }
 
 void ember_admission_forget(struct ember_admission *admission, uint64_t pid)

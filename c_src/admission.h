@@ -66,13 +66,14 @@ void ember_admission_reuse(struct ember_admission *admission, uint32_t capture);
 /* Whether `pid` takes part in an active run. */
 bool ember_admission_watched(struct ember_admission *admission, uint64_t pid);
 
-/* Whether any capture still takes calls. */
-bool ember_admission_waiting(struct ember_admission *admission);
-
 /* `pid` calls `target`: takes one call from each capture that wants it and is
  * not at work in `pid` already. Fills `admitted`, returns how many. */
 unsigned ember_admission_enter(struct ember_admission *admission, uint32_t target, uint64_t pid,
                                struct ember_admitted admitted[EMBER_MAX_MEMBERSHIPS]);
+
+/* Whether `pid` has taken part in a run and has not been forgotten since: the
+ * VM still has it traced. */
+bool ember_admission_known(struct ember_admission *admission, uint64_t pid);
 
 /* The innermost captured call of `pid` to `target` ends: fills `ended` with its
  * runs, one for each capture that took the call; they are active no longer. */
@@ -82,7 +83,7 @@ unsigned ember_admission_leave(struct ember_admission *admission, uint32_t targe
 /* `parent` has spawned `child`, which has not run yet. */
 void ember_admission_inherit(struct ember_admission *admission, uint64_t parent, uint64_t child);
 
-/* Frees the entry of `pid` when it takes part in no active run. */
+/* `pid` is traced no longer. Frees its entry when it takes part in no active run. */
 void ember_admission_forget(struct ember_admission *admission, uint64_t pid);
 
 /* `pid` is dead: its runs end, its entry is free. */

@@ -24,7 +24,8 @@ enum ember_event_kind {
     EMBER_EVENT_INITIAL,  /* pid: that child; mfa: its first function */
     EMBER_EVENT_EXIT,
     EMBER_EVENT_REGISTER, /* value: the name, an atom's word */
-    EMBER_EVENT_BEGIN,    /* a captured call begins; value: see ember_run_value */
+    EMBER_EVENT_BEGIN,    /* a captured call begins; value: see ember_run_value;
+                             arity: 1 when the process was traced before */
     EMBER_EVENT_RETURN,   /* ... returned */
     EMBER_EVENT_RAISE,    /* ... raised */
     EMBER_EVENT_KINDS,

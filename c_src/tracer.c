@@ -59,7 +59,6 @@ static _Thread_local EMBER_TLS_MODEL struct {
     ERL_NIF_TERM state;
     struct ember_ring *ring; /* NULL: every ring was taken */
     uint64_t generation;     /* of `ring`; 0: none yet */
-    uint64_t pending;        /* a process about to be admitted by another breakpoint */
     struct ember_vm_block block; /* of `pid`, as written last */
 } mine;
 
@@ -68,6 +67,7 @@ static _Thread_local EMBER_TLS_MODEL struct {
  * trace/5 follows on this thread and gives the event; see write_begin. */
 static _Thread_local EMBER_TLS_MODEL struct {
     uint64_t pid;
+    bool traced; /* it was before */
     unsigned count;
     struct ember_admitted runs[EMBER_MAX_MEMBERSHIPS];
 } admitted;
@@ -134,25 +134,21 @@ static ERL_NIF_TERM target_enabled(struct ember_session *session, ERL_NIF_TERM t
 {
     if (tag == atom_trace_status)
         return atom_trace;
-    mine.pending = 0;
+    admitted.traced = ember_admission_known(session->admission, pid);
     admitted.count = ember_admission_enter(session->admission, target, pid, admitted.runs);
     admitted.pid = pid;
     return admitted.count ? atom_trace : atom_discard;
 }
 
-/* An unknown process that calls: its meta breakpoint is about to turn tracing
- * on. Whether the call is admitted is decided at the target's own breakpoint,
- * which may come after; until then it must not be removed. */
+/* A process that takes part in nothing: its last run has ended, or it calls a
+ * target that captures nothing of it. A target's own breakpoint is asked before
+ * the one that turns tracing on, since it was set later. */
 static ERL_NIF_TERM unknown_enabled(struct ember_session *session, ERL_NIF_TERM tag, uint64_t pid)
 {
-    if (tag == atom_trace_status) {
-        if (mine.pending == pid)
-            return atom_trace;
-        ember_admission_forget(session->admission, pid);
-        return atom_remove;
-    }
-    mine.pending = ember_admission_waiting(session->admission) ? pid : 0;
-    return mine.pending ? atom_trace : atom_discard;
+    if (tag != atom_trace_status)
+        return atom_discard;
+    ember_admission_forget(session->admission, pid);
+    return atom_remove;
 }
 
 static ERL_NIF_TERM decide(struct ember_session *session, const ERL_NIF_TERM argv[])
@@ -442,6 +438,7 @@ static void write_run(ErlNifEnv *env, struct ember_session *session, enum ember_
     if (!event)
         return;
     ember_vm_heap_read(env, argv[3], event);
+    event->stamp |= (uint64_t)(kind == EMBER_EVENT_BEGIN && admitted.traced) << 4;
     event->value = ember_run_value(run->run, run->capture);
     ember_ring_commit(mine.ring);
 }
