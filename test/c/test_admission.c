@@ -415,6 +415,9 @@ Test(admission, entries_are_freed_for_the_next)
     for (uint64_t i = 0; i < 4 * EMBER_WATCH_ENTRIES; i++) {
         cr_assert_eq(enter(0, pid_at(i + 1)), 1);
         cr_assert_eq(leave(0, pid_at(i + 1)), 1);
+        cr_assert(ember_admission_known(admission, pid_at(i + 1)));
+        ember_admission_forget(admission, pid_at(i + 1));
+        cr_assert_not(ember_admission_known(admission, pid_at(i + 1)));
     }
     cr_assert_eq(refused(), 0);
 }
