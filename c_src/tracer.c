@@ -465,6 +465,14 @@ static void send_value(ErlNifEnv *env, uint64_t run, const ERL_NIF_TERM argv[])
     enif_send(env, &owner, NULL, message);
 }
 
+/* OTP 25 has a killed process raise {exit, killed}; its exit follows. */
+static bool is_dying(ErlNifEnv *env, const ERL_NIF_TERM argv[])
+{
+    ErlNifPid pid;
+    return argv[0] == atom_exception_from && enif_get_local_pid(env, argv[2], &pid) &&
+           !enif_is_process_alive(env, &pid);
+}
+
 static void write_end(ErlNifEnv *env, struct ember_session *session, uint32_t target,
                       const ERL_NIF_TERM argv[])
 {
@@ -484,7 +492,8 @@ static void trace_target(ErlNifEnv *env, struct ember_session *session, uint32_t
 {
     if (argv[0] == atom_call)
         write_begin(env, session, argv);
-    else if (argv[0] == atom_return_from || argv[0] == atom_exception_from)
+    else if ((argv[0] == atom_return_from || argv[0] == atom_exception_from) &&
+             !is_dying(env, argv))
         write_end(env, session, target, argv);
 }
 
