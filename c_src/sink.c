@@ -61,3 +61,21 @@ void ember_sink_printf(struct ember_sink *sink, const char *format, ...)
     va_end(args);
     sink->size += (size_t)size;
 }
+
+void ember_sink_unsigned(struct ember_sink *sink, uint64_t value)
+{
+    char digits[20];
+    size_t at = sizeof digits;
+    do {
+        digits[--at] = (char)('0' + value % 10);
+        value /= 10;
+    } while (value > 0);
+    ember_sink_bytes(sink, digits + at, sizeof digits - at);
+}
+
+void ember_sink_signed(struct ember_sink *sink, int64_t value)
+{
+    if (value < 0)
+        ember_sink_text(sink, "-");
+    ember_sink_unsigned(sink, value < 0 ? 0 - (uint64_t)value : (uint64_t)value);
+}

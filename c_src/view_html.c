@@ -14,6 +14,7 @@
  * words. What it is: an index of `functions`; without a caller an index of
  * `processes`; from row `pruned.first_row` on the number of stacks summed up.
  */
+#include "json.h"
 #include "view.h"
 
 #include <inttypes.h>
@@ -144,89 +145,6 @@ static void fold_pruned(struct page *page)
     }
 }
 
-/* ---- JSON ---------------------------------------------------------------- */
-
-/* Bytes of the UTF-8 character at `text`, 0 where there is none. */
-static size_t decode(const unsigned char *text, uint32_t *character)
-{
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-    if (text[0] < 0x80) {
-        *character = text[0];
-        return 1;
-    }
-    size_t size = text[0] >= 0xf0 ? 4 : text[0] >= 0xe0 ? 3 : 2;
-    if (text[0] < 0xc0 || text[0] > 0xf7)
-        return 0;
-    uint32_t code = text[0] & (0x7fu >> size);
-    for (size_t i = 1; i < size; i++) {
-        if ((text[i] & 0xc0) != 0x80)
-            return 0;
-        code = code << 6 | (text[i] & 0x3fu);
-    }
-    *character = code;
-    bool valid = code >= least[size] && code <= 0x10ffff && (code < 0xd800 || code > 0xdfff);
-    return valid ? size : 0;
-}
-
-/* Besides what JSON asks for, all that could end or open a tag. */
-static bool is_plain(uint32_t character)
-{
-    if (character < 0x20 || (character >= 0x7f && character < 0xa0))
-        return false;
-    return character != 0x2028 && character != 0x2029 &&
-           (character >= 0x80 || !strchr("\"\\<>&", (int)character));
-}
-
-static void write_string(struct ember_sink *sink, const char *string)
-{
-    if (!string) {
-        ember_sink_text(sink, "null");
-        return;
-    }
-    ember_sink_text(sink, "\"");
-    for (const unsigned char *text = (const unsigned char *)string; *text;) {
-        uint32_t character = 0xfffd;
-        size_t size = decode(text, &character);
-        if (size > 0 && is_plain(character))
-            ember_sink_bytes(sink, text, size);
-        else
-            ember_sink_printf(sink, "\\u%04x", size > 0 ? (unsigned)character : 0xfffdu);
-        text += size > 0 ? size : 1;
-    }
-    ember_sink_text(sink, "\"");
-}
-
-static void write_string_field(struct ember_sink *sink, const char *name, const char *value)
-{
-    ember_sink_printf(sink, "\"%s\":", name);
-    write_string(sink, value);
-    ember_sink_text(sink, ",");
-}
-
-static void write_number_field(struct ember_sink *sink, const char *name, uint64_t value)
-{
-    ember_sink_printf(sink, "\"%s\":%" PRIu64 ",", name, value);
-}
-
-/* Most of a page is these, and printf would take most of the time. */
-static void write_unsigned(struct ember_sink *sink, uint64_t value)
-{
-    char digits[20];
-    size_t at = sizeof digits;
-    do {
-        digits[--at] = (char)('0' + value % 10);
-        value /= 10;
-    } while (value > 0);
-    ember_sink_bytes(sink, digits + at, sizeof digits - at);
-}
-
-static void write_signed(struct ember_sink *sink, int64_t value)
-{
-    if (value < 0)
-        ember_sink_text(sink, "-");
-    write_unsigned(sink, value < 0 ? 0 - (uint64_t)value : (uint64_t)value);
-}
-
 /* ---- Info ---------------------------------------------------------------- */
 
 static const char *outcome_name(enum ember_outcome outcome)
@@ -281,17 +199,17 @@ static void write_fallbacks(struct ember_sink *sink, uint32_t fallbacks)
 static void write_info(struct ember_sink *sink, const struct ember_info *info)
 {
     ember_sink_text(sink, "\"info\":{");
-    write_string_field(sink, "target", info->target);
-    write_string_field(sink, "otp_release", info->otp_release);
+    ember_json_string_field(sink, "target", info->target);
+    ember_json_string_field(sink, "otp_release", info->otp_release);
     ember_sink_printf(sink, "\"start_us\":%" PRId64 ",", info->start_us);
-    write_number_field(sink, "duration_ns", info->duration_ns);
-    write_number_field(sink, "events", info->events);
-    write_number_field(sink, "lost", info->lost);
-    write_number_field(sink, "compensated_ns", info->compensated_ns);
-    write_number_field(sink, "raw_ns", info->raw_ns);
-    write_number_field(sink, "depth_cut", info->depth_cut);
-    write_number_field(sink, "calls", info->calls);
-    write_string_field(sink, "outcome", outcome_name(info->outcome));
+    ember_json_number_field(sink, "duration_ns", info->duration_ns);
+    ember_json_number_field(sink, "events", info->events);
+    ember_json_number_field(sink, "lost", info->lost);
+    ember_json_number_field(sink, "compensated_ns", info->compensated_ns);
+    ember_json_number_field(sink, "raw_ns", info->raw_ns);
+    ember_json_number_field(sink, "depth_cut", info->depth_cut);
+    ember_json_number_field(sink, "calls", info->calls);
+    ember_json_string_field(sink, "outcome", outcome_name(info->outcome));
     write_fallbacks(sink, info->fallbacks);
     ember_sink_text(sink, "},\n");
 }
@@ -299,9 +217,9 @@ static void write_info(struct ember_sink *sink, const struct ember_info *info)
 static void write_pruned(struct page *page)
 {
     ember_sink_text(page->sink, "\"pruned\":{");
-    write_number_field(page->sink, "first_row", page->kept);
-    write_number_field(page->sink, "stacks", page->profile->node_count - page->kept);
-    write_number_field(page->sink, "of", page->profile->node_count);
+    ember_json_number_field(page->sink, "first_row", page->kept);
+    ember_json_number_field(page->sink, "stacks", page->profile->node_count - page->kept);
+    ember_json_number_field(page->sink, "of", page->profile->node_count);
     ember_sink_printf(page->sink, "\"largest_ppb\":%" PRIu64 "},\n",
                       (uint64_t)(page->largest_pruned * 1e9));
 }
@@ -333,11 +251,11 @@ static void write_functions(struct page *page)
             continue;
         const struct ember_function *function = &page->profile->functions[i];
         ember_sink_text(page->sink, used ? ",\n[" : "\n[");
-        write_string(page->sink, function->text);
+        ember_json_string(page->sink, function->text);
         ember_sink_text(page->sink, ",");
-        write_string(page->sink, function->module);
+        ember_json_string(page->sink, function->module);
         ember_sink_text(page->sink, ",");
-        write_string(page->sink, function->name);
+        ember_json_string(page->sink, function->name);
         ember_sink_printf(page->sink, ",%u]", (unsigned)function->arity);
         page->functions[i] = used++;
     }
@@ -350,11 +268,11 @@ static void write_process(struct page *page, const struct ember_process *process
         process->parent == EMBER_NONE ? NULL : &page->profile->processes[process->parent];
     const char *parent_name = parent ? parent->name ? parent->name : parent->label : NULL;
     ember_sink_text(page->sink, "{");
-    write_string_field(page->sink, "pid", process->pid_text);
-    write_string_field(page->sink, "name", process->name);
-    write_string_field(page->sink, "label", process->label);
-    write_string_field(page->sink, "parent", parent ? parent->pid_text : NULL);
-    write_string_field(page->sink, "parent_name", parent_name);
+    ember_json_string_field(page->sink, "pid", process->pid_text);
+    ember_json_string_field(page->sink, "name", process->name);
+    ember_json_string_field(page->sink, "label", process->label);
+    ember_json_string_field(page->sink, "parent", parent ? parent->pid_text : NULL);
+    ember_json_string_field(page->sink, "parent_name", parent_name);
     ember_sink_printf(page->sink, "\"exited\":%s}", process->exited ? "true" : "false");
 }
 
@@ -389,10 +307,10 @@ static void write_row(struct page *page, uint32_t caller_row, uint32_t what,
     if (row > 0)
         ember_sink_text(page->sink, ",\n");
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
-        write_unsigned(page->sink, numbers[i]);
+        ember_sink_unsigned(page->sink, numbers[i]);
         ember_sink_text(page->sink, ",");
     }
-    write_signed(page->sink, own->words);
+    ember_sink_signed(page->sink, own->words);
 }
 
 static void write_kept_row(struct page *page, const struct ember_node *node)
