@@ -28,6 +28,7 @@
 %% ---- options ----
 
 %% A map or a proplist; of a key given twice the first counts, as in eflambe.
+%% (Where length/1 is a guard in this module, it keeps improper lists out.)
 -spec parse(apply | capture, map() | [term()]) -> {ok, options()} | {error, refusal()}.
 parse(Kind, Given) ->
     try
@@ -55,13 +56,8 @@ defaults() ->
       quiet => false}.
 
 to_map(Given) when is_map(Given) -> Given;
-to_map(Given) when is_list(Given) -> maps:from_list(lists:reverse(pairs(Given)));
+to_map(Given) when length(Given) >= 0 -> maps:from_list(lists:reverse([pair(P) || P <- Given]));
 to_map(Given) -> refuse(bad_option, Given, "options are a map or a proplist").
-
-pairs(List) ->
-    try [pair(Item) || Item <- List]
-    catch error:function_clause -> refuse(bad_option, List, "options are a map or a proplist")
-    end.
 
 pair({Key, Value}) -> {Key, Value};
 pair(Key) when is_atom(Key) -> {Key, true};
@@ -128,7 +124,6 @@ is_name(Value) when is_list(Value); is_binary(Value) ->
 is_name(_Value) ->
     false.
 
-%% In the guard, length/1 is false of an improper list.
 is_module_list(List) when length(List) > 0 -> lists:all(fun is_atom/1, List);
 is_module_list(_) -> false.
 
