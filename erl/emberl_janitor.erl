@@ -1,7 +1,8 @@
 %% SPDX-License-Identifier: Apache-2.0
 %% @private
 %% Cleans up after a server that was killed: whatever it had set in the VM and
-%% in the library goes, so that nothing is traced for nobody.
+%% in the library goes, so that nothing is traced for nobody. A janitor that was
+%% killed itself is told again.
 -module(emberl_janitor).
 -behaviour(gen_server).
 
@@ -20,6 +21,7 @@ watch(Trace) ->
 -spec init([]) -> {ok, none}.
 init([]) ->
     process_flag(sensitive, true),
+    emberl_server:tell_janitor(),
     {ok, none}.
 
 -spec handle_call(term(), gen_server:from(), term()) -> {reply, term(), term()}.

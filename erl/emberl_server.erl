@@ -11,7 +11,7 @@
 -module(emberl_server).
 -behaviour(gen_server).
 
--export([start_link/0, start_capture/1, finish/1, await/2, stop/1, stop_all/0]).
+-export([start_link/0, start_capture/1, finish/1, await/2, stop/1, stop_all/0, tell_janitor/0]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2, terminate/2]).
 -export_type([request/0, outcome/0]).
 
@@ -66,6 +66,11 @@ stop(Ref) ->
 stop_all() ->
     call(stop_all).
 
+%% There is a new janitor.
+-spec tell_janitor() -> ok.
+tell_janitor() ->
+    gen_server:cast(?MODULE, tell_janitor).
+
 call(Request) ->
     {ok, _} = application:ensure_all_started(emberl),
     gen_server:call(?MODULE, Request, infinity).
@@ -98,6 +103,9 @@ start_result({ok, Ref, State}, _Old) -> {reply, {ok, Ref}, State};
 start_result({error, Reason}, Old) -> {reply, {error, Reason}, close_if_unused(Old)}.
 
 -spec handle_cast(term(), #state{}) -> {noreply, #state{}}.
+handle_cast(tell_janitor, #state{trace = Trace} = State) when Trace =/= undefined ->
+    ok = emberl_janitor:watch(Trace),
+    {noreply, State};
 handle_cast(_Message, State) ->
     {noreply, State}.
 
