@@ -161,6 +161,16 @@ static struct ember_run *start_run(struct ember_recorder *recorder, const struct
 
 /* ---- events ---- */
 
+/* What the tracks that are there already tell of a call that is captured. */
+static void note_captured_call(struct ember_traced *process, const struct ember_event *event)
+{
+    int32_t depth = ember_traced_depth(process, event);
+    process->was_traced = ember_event_arity(event) != 0;
+    process->was_marked = false;
+    for (struct ember_track *t = process->tracks; t; t = t->next_in_process)
+        process->was_marked |= ember_track_other_begin(t, depth);
+}
+
 static void begin(struct ember_recorder *recorder, const struct ember_event *event)
 {
     if (!recorder->open[capture_of(event)])
@@ -172,13 +182,14 @@ static void begin(struct ember_recorder *recorder, const struct ember_event *eve
     struct ember_run *run = process ? start_run(recorder, event) : NULL;
     if (!run)
         return;
-    bool traced_before = process->tracks != NULL;
-    for (struct ember_track *t = process->tracks; t; t = t->next_in_process)
-        ember_track_other_begin(t, function);
+    bool repeat = ember_traced_is_repeat(process, event);
     ember_traced_event(process, event, EMBER_NONE);
+    if (!repeat)
+        note_captured_call(process, event);
     struct ember_track *track = add_track(recorder, run, process, EMBER_NONE);
     if (track)
-        ember_track_begin(track, function, ember_traced_depth(process, event), traced_before);
+        ember_track_begin(track, function, ember_traced_depth(process, event),
+                          process->was_traced, process->was_marked);
 }
 
 static void end(struct ember_recorder *recorder, const struct ember_event *event)

@@ -6,7 +6,8 @@
 
 void ember_traced_init(struct ember_traced *traced, uint64_t pid, uint64_t time)
 {
-    *traced = (struct ember_traced){.pid = pid, .time = time, .heap_size = -1};
+    *traced = (struct ember_traced){
+        .pid = pid, .time = time, .next.fragments = -1, .heap_size = -1};
 }
 
 void ember_traced_add_track(struct ember_traced *traced, struct ember_track *track)
@@ -25,7 +26,7 @@ void ember_traced_remove_track(struct ember_traced *traced, struct ember_track *
         *link = track->next_in_process;
 }
 
-int64_t ember_traced_depth(const struct ember_traced *traced, const struct ember_event *event)
+int32_t ember_traced_depth(const struct ember_traced *traced, const struct ember_event *event)
 {
     if (event->sp == 0 || traced->block.start == 0)
         return EMBER_NO_DEPTH;
@@ -33,6 +34,14 @@ int64_t ember_traced_depth(const struct ember_traced *traced, const struct ember
 }
 
 /* ---- words ---- */
+
+bool ember_traced_is_repeat(const struct ember_traced *traced, const struct ember_event *event)
+{
+    return ember_event_kind(event) >= EMBER_EVENT_BEGIN && event->hp != 0 &&
+           event->hp == traced->hp && event->sp == traced->sp &&
+           traced->next.start == traced->block.start &&
+           traced->next.fragments == traced->block.fragments;
+}
 
 static bool has_mfa_tuple(const struct ember_event *event)
 {
@@ -56,14 +65,19 @@ static bool is_exact(const struct ember_traced *traced)
     return traced->block.start != 0;
 }
 
+/* Whether a collection was put off. What tracing had allocated in the old block
+ * cannot be seen any more, as little as what the process had. */
+static bool is_displaced(const struct ember_traced *traced)
+{
+    return is_exact(traced) && traced->next.start != traced->block.start;
+}
+
 /* Words by which the heap top has moved. Where the block is unknown, a long way
  * is taken for a move to elsewhere. */
 static int64_t heap_growth(const struct ember_traced *traced, const struct ember_event *event)
 {
     enum { LONG_WAY = 4096 };
-    uint32_t from = traced->hp;
-    if (is_exact(traced) && traced->next.start != traced->block.start)
-        from = traced->next.start;
+    uint32_t from = is_displaced(traced) ? traced->next.start : traced->hp;
     bool moved = !is_exact(traced) && event->hp - from > LONG_WAY;
     return from == 0 || moved ? 0 : event->hp - from;
 }
@@ -95,6 +109,8 @@ static int64_t tracing_words(struct ember_traced *traced, const struct ember_eve
 static int64_t own_words(struct ember_traced *traced, const struct ember_event *event)
 {
     int64_t grown = heap_growth(traced, event);
+    if (is_displaced(traced))
+        traced->tracer_words = 0;
     grown += fragment_growth(traced);
     traced->explained += grown;
     return grown - tracing_words(traced, event, grown);
@@ -126,6 +142,8 @@ static enum ember_cost cost_of(const struct ember_event *event)
     case EMBER_EVENT_RETURN:
     case EMBER_EVENT_RAISE:
         return EMBER_COST_RETURN;
+    case EMBER_EVENT_GC_START:
+    case EMBER_EVENT_GC_END:
         return EMBER_COST_GC;
     default:
         return EMBER_COST_SWITCH;
@@ -197,16 +215,15 @@ static bool is_shown(const struct ember_capture *capture, struct ember_mfa mfa)
 static void call_all(struct ember_traced *traced, const struct ember_event *event,
                      uint32_t function)
 {
-    int64_t depth = ember_traced_depth(traced, event);
+    int32_t depth = ember_traced_depth(traced, event);
     for (struct ember_track *t = traced->tracks; t; t = t->next_in_process)
-        if (is_shown(t->capture, event->mfa))
-            ember_track_call(t, function, depth);
+        ember_track_call(t, function, depth, is_shown(t->capture, event->mfa));
 }
 
 static void return_all(struct ember_traced *traced, const struct ember_event *event,
                        uint32_t function)
 {
-    int64_t depth = ember_traced_depth(traced, event);
+    int32_t depth = ember_traced_depth(traced, event);
     for (struct ember_track *t = traced->tracks; t; t = t->next_in_process)
         ember_track_return_to(t, function, depth);
 }
@@ -233,7 +250,7 @@ static void step(struct ember_traced *traced, const struct ember_event *event, u
         end_collection(traced, event);
         break;
     case EMBER_EVENT_BEGIN:
-        traced->tracer_words += BEGIN_WORDS;
+        traced->tracer_words = BEGIN_WORDS; /* others were charged with this very event */
         break;
     case EMBER_EVENT_SPAWN:
         traced->tracer_words += MFA_WORDS;
@@ -243,20 +260,34 @@ static void step(struct ember_traced *traced, const struct ember_event *event, u
     }
 }
 
+static void note_heap(struct ember_traced *traced, const struct ember_event *event)
+{
+    bool first = traced->block.start == 0;
+    traced->next.start = event->heap_start;
+    traced->next.end = event->stack_base;
+    if (!first)
+        return;
+    traced->block = traced->next;
+    for (struct ember_track *t = traced->tracks; t && traced->sp; t = t->next_in_process)
+        ember_track_settle(t, (int32_t)(traced->block.end - traced->sp));
+}
+
+static void note_fragments(struct ember_traced *traced, const struct ember_event *event)
+{
+    if (traced->next.fragments < 0)
+        traced->block.fragments = (int64_t)event->value;
+    traced->next.fragments = (int64_t)event->value;
+}
+
 /* Records that only tell of the block; the first is of how it was before. */
 static bool note_block(struct ember_traced *traced, const struct ember_event *event)
 {
-    bool first = traced->next.start == 0;
-    if (ember_event_kind(event) == EMBER_EVENT_HEAP) {
-        traced->next.start = event->heap_start;
-        traced->next.end = event->stack_base;
-    } else if (ember_event_kind(event) == EMBER_EVENT_FRAGMENTS) {
-        traced->next.fragments = (int64_t)event->value;
-    } else {
+    if (ember_event_kind(event) == EMBER_EVENT_HEAP)
+        note_heap(traced, event);
+    else if (ember_event_kind(event) == EMBER_EVENT_FRAGMENTS)
+        note_fragments(traced, event);
+    else
         return false;
-    }
-    if (first || traced->block.start == 0)
-        traced->block = traced->next;
     return true;
 }
 
@@ -266,13 +297,15 @@ void ember_traced_event(struct ember_traced *traced, const struct ember_event *e
     int64_t words = 0;
     if (note_block(traced, event))
         return;
-    if (event->hp && !traced->collecting)
+    if (event->hp && !traced->collecting && !ember_traced_is_repeat(traced, event))
         words = own_words(traced, event);
     if (ember_event_kind(event) == EMBER_EVENT_GC_START && !traced->collecting)
         words += unexplained_words(traced, event);
     charge(traced, event, words);
     step(traced, event, function);
     traced->time = ember_event_ticks(event);
-    if (event->hp)
+    if (event->hp) {
         traced->hp = event->hp;
+        traced->sp = event->sp;
+    }
 }

@@ -25,7 +25,7 @@
 struct ember_block {
     uint32_t start;    /* word address; 0: unknown */
     uint32_t end;      /* where the stack begins */
-    int64_t fragments; /* words beside it */
+    int64_t fragments; /* words beside it; -1: unknown */
 };
 
 struct ember_traced {
@@ -33,10 +33,13 @@ struct ember_traced {
     struct ember_track *tracks; /* list by next_in_process */
     uint64_t time;              /* of the last event, ticks */
     uint32_t hp;                /* at the last event; 0: unknown */
+    uint32_t sp;                /* likewise */
     struct ember_block block;   /* at the last event */
     struct ember_block next;    /* ... from the next event on */
     bool out;                   /* scheduled out */
     bool collecting;
+    bool was_traced;            /* before the last BEGIN ... */
+    bool was_marked;            /* ... in a chain with a return_to frame */
     int64_t tracer_words;       /* tracing's own, allocated since the last event */
     int64_t hidden_words;       /* the last three: where the block is unknown. */
     int64_t heap_size;          /* words after the last collection; -1: none yet */
@@ -48,6 +51,10 @@ void ember_traced_init(struct ember_traced *traced, uint64_t pid, uint64_t time)
 void ember_traced_add_track(struct ember_traced *traced, struct ember_track *track);
 void ember_traced_remove_track(struct ember_traced *traced, struct ember_track *track);
 
+/* Whether `event` tells of another run that begins or ends with the same call
+ * as the last event did: the VM has built nothing new for it. */
+bool ember_traced_is_repeat(const struct ember_traced *traced, const struct ember_event *event);
+
 /* Charges the time up to `event`, and the words, to the tracks; then takes the
  * event into account. `function` is the event's function id or EMBER_NONE. */
 void ember_traced_event(struct ember_traced *traced, const struct ember_event *event,
@@ -58,6 +65,6 @@ void ember_traced_close(const struct ember_traced *traced, struct ember_track *t
                         uint64_t ticks);
 
 /* How deep the stack is at this event; EMBER_NO_DEPTH where unknown. */
-int64_t ember_traced_depth(const struct ember_traced *traced, const struct ember_event *event);
+int32_t ember_traced_depth(const struct ember_traced *traced, const struct ember_event *event);
 
 #endif

@@ -30,7 +30,7 @@ void ember_track_destroy(struct ember_track *track)
 
 static uint32_t function_at(const struct ember_track *track, uint32_t frame)
 {
-    return track->run->tree.nodes[track->frames[frame].node].function;
+    return track->frames[frame].function;
 }
 
 static bool ensure_frame_room(struct ember_track *track)
@@ -95,30 +95,32 @@ static uint32_t find_in_chain(const struct ember_track *track, uint32_t function
     return EMBER_NONE;
 }
 
-static void tail_call(struct ember_track *track, uint32_t function, int64_t depth)
+static void tail_call(struct ember_track *track, uint32_t function, int32_t depth, bool shown)
 {
-    bool marked = track->frames[track->depth - 1].marked;
-    int64_t entered = depth + (marked ? 0 : track->layout->return_to_words);
-    uint32_t again = find_in_chain(track, function);
-    if (again != EMBER_NONE && again + 1 >= track->base) {
+    struct ember_frame old = track->frames[track->depth - 1];
+    int32_t entered = depth + (old.marked ? 0 : (int32_t)track->layout->return_to_words);
+    uint32_t again = shown ? find_in_chain(track, function) : EMBER_NONE;
+    bool known = again != EMBER_NONE && again + 1 >= track->base;
+    if (known)
         track->depth = again + 1;
-        track->frames[again].depth = entered;
-        track->frames[again].marked = true;
-        return;
+    uint32_t node = shown && !known ? callee_node(track, function) : ember_track_top_index(track);
+    struct ember_frame next = {entered, node, function, .tail = true, .hidden = !shown,
+                               .marked = true, .captured = old.captured};
+    struct ember_frame *top = &track->frames[track->depth - 1];
+    bool grows = node != top->node || (!shown && !top->hidden);
+    if (!known && grows) {
+        push(track, next);
+    } else { /* below the depth limit, too, or out of sight: chains must not grow for ever */
+        next.tail = top->tail;
+        *top = next;
     }
-    uint32_t node = callee_node(track, function);
-    if (node == ember_track_top_index(track)) { /* a chain below the depth limit must not grow */
-        track->frames[track->depth - 1].depth = entered;
-        track->frames[track->depth - 1].marked = true;
-        return;
-    }
-    push(track, (struct ember_frame){entered, node, .tail = true, .marked = true});
 }
 
-static void body_call(struct ember_track *track, uint32_t function, int64_t depth)
+static void body_call(struct ember_track *track, uint32_t function, int32_t depth, bool shown)
 {
-    push(track, (struct ember_frame){depth + track->layout->return_to_words,
-                                     callee_node(track, function), .marked = true});
+    int32_t entered = depth + (int32_t)track->layout->return_to_words;
+    uint32_t node = shown ? callee_node(track, function) : ember_track_top_index(track);
+    push(track, (struct ember_frame){entered, node, function, .hidden = !shown, .marked = true});
 }
 
 /* Without a stack pointer every call looks like a body call. A function that
@@ -131,7 +133,8 @@ static void blind_call(struct ember_track *track, uint32_t function)
             return;
         }
     }
-    push(track, (struct ember_frame){0, callee_node(track, function), .marked = true});
+    push(track, (struct ember_frame){EMBER_NO_DEPTH, callee_node(track, function), function,
+                                     .marked = true});
 }
 
 static void blind_return_to(struct ember_track *track, uint32_t function)
@@ -147,77 +150,115 @@ static void blind_return_to(struct ember_track *track, uint32_t function)
     track->unsettled = track->depth;
 }
 
-static bool is_own_call(struct ember_track *track, uint32_t function, int64_t depth)
+static bool is_own_call(struct ember_track *track, uint32_t function, int32_t depth)
 {
     if (!track->skip_call)
         return false;
     track->skip_call = false;
     struct ember_frame *base = &track->frames[0];
     bool own = function_at(track, 0) == function && depth <= base->depth;
-    if (own) {
-        base->depth = depth + track->layout->return_to_words;
+    if (own && !base->marked) {
+        base->depth = depth + (int32_t)track->layout->return_to_words;
         base->marked = true;
     }
     return own;
 }
 
-void ember_track_begin(struct ember_track *track, uint32_t function, int64_t depth, bool marked)
+void ember_track_begin(struct ember_track *track, uint32_t function, int32_t depth, bool traced,
+                       bool marked)
 {
     bool shown = !track->capture->hide_target;
-    int64_t entered = depth == EMBER_NO_DEPTH ? depth : depth + track->layout->begin_words;
+    int32_t entered = depth == EMBER_NO_DEPTH ? depth : depth + (int32_t)track->layout->begin_words;
     uint32_t node = shown ? callee_node(track, function) : ember_track_top_index(track);
-    push(track, (struct ember_frame){entered, node, .marked = marked && shown});
+    push(track, (struct ember_frame){entered, node, shown ? function : EMBER_NONE,
+                                     .hidden = !shown, .marked = marked});
     track->base = track->depth;
-    track->skip_call = marked && shown && track->layout->begin_before_call;
+    track->skip_call = traced && shown && track->layout->begin_before_call;
     if (shown)
         count_call(track);
 }
 
-void ember_track_other_begin(struct ember_track *track, uint32_t function)
+void ember_track_settle(struct ember_track *track, int32_t depth)
 {
-    if (track->layout->begin_before_call || track->depth == 0)
-        return;
-    if (function_at(track, track->depth - 1) == function)
-        track->frames[track->depth - 1].depth += track->layout->begin_words;
+    if (track->base > 0 && track->frames[0].depth == EMBER_NO_DEPTH)
+        track->frames[0].depth = depth + (int32_t)track->layout->begin_words;
 }
 
-void ember_track_call(struct ember_track *track, uint32_t function, int64_t depth)
+/* Frames deeper than the stack are gone. */
+static void cut_to(struct ember_track *track, int32_t depth)
+{
+    while (track->depth > track->base && track->frames[track->depth - 1].depth > depth)
+        track->depth--;
+}
+
+/* Where the call is a tail call, or was told of before, it is in the chain on
+ * top; then the frame for its return is in that chain too. */
+bool ember_track_other_begin(struct ember_track *track, int32_t depth)
+{
+    if (depth == EMBER_NO_DEPTH)
+        return false;
+    cut_to(track, depth);
+    struct ember_frame *top = track->depth > 0 ? &track->frames[track->depth - 1] : NULL;
+    if (!top || top->depth != depth)
+        return false;
+    top->depth += (int32_t)track->layout->begin_words;
+    top->captured = true;
+    return top->marked;
+}
+
+void ember_track_call(struct ember_track *track, uint32_t function, int32_t depth, bool shown)
 {
     if (is_own_call(track, function, depth))
         return;
     if (depth == EMBER_NO_DEPTH) {
-        blind_call(track, function);
+        if (shown)
+            blind_call(track, function);
     } else {
-        while (track->depth > track->base && track->frames[track->depth - 1].depth > depth)
-            track->depth--;
+        cut_to(track, depth);
         if (track->depth > 0 && track->frames[track->depth - 1].depth >= depth)
-            tail_call(track, function, depth);
+            tail_call(track, function, depth, shown);
         else
-            body_call(track, function, depth);
+            body_call(track, function, depth, shown);
     }
-    count_call(track);
+    if (shown)
+        count_call(track);
 }
 
 /* A caught exception names the function that catches while the stack pointer
- * still shows where it was raised. */
+ * still shows where it was raised. What follows it by tail calls stays: it runs
+ * in the very frame that catches. */
 static void unwind_to(struct ember_track *track, uint32_t function)
 {
-    for (uint32_t i = track->depth; function != EMBER_NONE && i >= track->base && i > 0; i--) {
-        if (function_at(track, i - 1) == function) {
-            track->depth = i;
-            return;
-        }
-    }
+    uint32_t i = track->depth;
+    while (i > 0 && i >= track->base && function_at(track, i - 1) != function)
+        i--;
+    if (function == EMBER_NONE || i == 0 || i < track->base)
+        return;
+    while (i < track->depth && track->frames[i].tail)
+        i++;
+    track->depth = i;
 }
 
-void ember_track_return_to(struct ember_track *track, uint32_t function, int64_t depth)
+/* Whether the frame is just what a return to `depth` leaves. */
+static bool is_left_at(const struct ember_track *track, const struct ember_frame *frame,
+                       int32_t depth)
 {
+    bool ended = frame->captured && !track->layout->begin_before_call; /* told of before */
+    return frame->depth - depth == 1 + (ended ? (int32_t)track->layout->begin_words : 0);
+}
+
+void ember_track_return_to(struct ember_track *track, uint32_t function, int32_t depth)
+{
+    bool returned = false; /* and not raised */
     track->skip_call = false;
     if (depth == EMBER_NO_DEPTH) {
         blind_return_to(track, function);
         return;
     }
-    while (track->depth > track->base && track->frames[track->depth - 1].depth >= depth)
+    while (track->depth > track->base && track->frames[track->depth - 1].depth >= depth) {
+        returned = is_left_at(track, &track->frames[track->depth - 1], depth);
         track->depth--;
-    unwind_to(track, function);
+    }
+    if (!returned)
+        unwind_to(track, function);
 }

@@ -24,10 +24,13 @@ struct ember_stack_layout {
 };
 
 struct ember_frame {
-    int64_t depth; /* of the stack when the function runs */
+    int32_t depth; /* of the stack when the function runs */
     uint32_t node;
-    bool tail;     /* entered by a tail call */
-    bool marked;   /* the return_to frame of its chain is on the stack */
+    uint32_t function; /* id; that of the node, unless it is not shown */
+    bool tail;         /* entered by a tail call */
+    bool hidden;       /* not shown: the node is its caller's */
+    bool marked;       /* the return_to frame of its chain is on the stack ... */
+    bool captured;     /* ... and one for the return of a captured call */
 };
 
 struct ember_traced;
@@ -48,7 +51,7 @@ struct ember_track {
     bool skip_call;     /* the next CALL is of the captured call itself */
 };
 
-#define EMBER_NO_DEPTH INT64_MIN
+#define EMBER_NO_DEPTH INT32_MIN
 
 struct ember_track *ember_track_create(struct ember_run *run, const struct ember_capture *capture,
                                        const struct ember_stack_layout *layout, uint32_t process);
@@ -66,14 +69,20 @@ static inline struct ember_tree_node *ember_track_top(const struct ember_track *
     return &track->run->tree.nodes[ember_track_top_index(track)];
 }
 
-/* The captured call itself. `marked`: the process was traced before it. */
-void ember_track_begin(struct ember_track *track, uint32_t function, int64_t depth, bool marked);
+/* The captured call itself. `traced`: the process was before it. `marked`: so
+ * is the chain of tail calls that it stands in. */
+void ember_track_begin(struct ember_track *track, uint32_t function, int32_t depth, bool traced,
+                       bool marked);
 
-/* Another capture has begun at the function on top of this track. */
-void ember_track_other_begin(struct ember_track *track, uint32_t function);
+/* At which depth the captured call began, where that was not known then. */
+void ember_track_settle(struct ember_track *track, int32_t depth);
 
-/* `depth` is EMBER_NO_DEPTH where there is no stack pointer. */
-void ember_track_call(struct ember_track *track, uint32_t function, int64_t depth);
-void ember_track_return_to(struct ember_track *track, uint32_t function, int64_t depth);
+/* A call at `depth` has been captured for others; whether its chain is marked. */
+bool ember_track_other_begin(struct ember_track *track, int32_t depth);
+
+/* `depth` is EMBER_NO_DEPTH where there is no stack pointer. A call that is not
+ * `shown` belongs to its caller. */
+void ember_track_call(struct ember_track *track, uint32_t function, int32_t depth, bool shown);
+void ember_track_return_to(struct ember_track *track, uint32_t function, int32_t depth);
 
 #endif
