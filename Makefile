@@ -91,9 +91,9 @@ demo: deps
 	    -eval 'profile_compiler:main(["erl/emberl_server.erl", "build/demo"]).'
 
 test:
-	$(Q)tools/need test browser rebar
+	$(Q)tools/need test browser views rebar
 	$(Q)$(MAKE) --no-print-directory all
-	$(Q)$(MAKE) --no-print-directory check-c check-erl check-browser check-rebar
+	$(Q)$(MAKE) --no-print-directory check-c check-erl check-browser check-views check-rebar
 
 # ---- Tests in C ---------------------------------------------------------------
 
@@ -141,7 +141,7 @@ ERL_TESTS = $(basename $(notdir $(wildcard test/erl/*.erl)))
 EUNIT = halt(case eunit:test([list_to_atom(M) || M <- string:lexemes( \
     "$(filter %_tests,$(ERL_TESTS))", " ")], [$(if $(V),verbose)]) of ok -> 0; _ -> 1 end)
 
-.PHONY: check-erl check-browser check-rebar
+.PHONY: check-erl check-browser check-views check-rebar
 check-erl: all $(ERL_TESTS:%=build/test/%.beam) $(patsubst test/erl/%.c,build/test/%.so,$(wildcard test/erl/*.c))
 	$(Q)$(ERL) -noshell -pa ebin build/test -eval '$(EUNIT).'
 
@@ -154,8 +154,16 @@ build/test/%.so: test/erl/%.c
 check-browser: test/browser/node_modules
 	$(Q)cd test/browser && npm test --silent
 
-test/browser/node_modules: test/browser/package-lock.json
-	$(Q)cd test/browser && npm ci --no-audit --no-fund --loglevel=error && touch node_modules
+# What views write, read by the programs they write for.
+check-views: test/views/node_modules $(C_BUILD)/view_sample
+	$(Q)cd test/views && npm test --silent
+
+test/%/node_modules: test/%/package-lock.json
+	$(Q)cd $(@D) && npm ci --no-audit --no-fund --loglevel=error && touch node_modules
+
+$(C_BUILD)/view_sample: test/views/view_sample.c test/c/sample_profiles.h $(C_BUILD)/libplain.a
+	$(SAY) "  CC    $< ($(VARIANT))"
+	$(Q)$(CC) $(CFLAGS) -Itest/c $(LDFLAGS) -o $@ $< $(C_BUILD)/libplain.a $(ZSTD_LIBS)
 
 check-rebar:
 	$(Q)test/rebar/run
@@ -192,7 +200,7 @@ build/bench/noop_tracer.so: bench/noop_tracer.c | build/bench
 help:
 	@echo "build:  all (default), library, modules, clean"
 	@echo "run:    demo, bench"
-	@echo "test:   test (all of the following), check-c, check-erl, check-browser, check-rebar"
+	@echo "test:   test (all of the following), check-c, check-erl, check-browser, check-views, check-rebar"
 	@echo "check:  asan, tsan, valgrind, lint, dialyzer, xref"
 	@echo "other:  deps (installs what the build needs), help"
 	@echo "V=1 shows the commands. CC, CFLAGS, LDFLAGS, URCU_LIBS, ERL, ERLC, ERTS_INCLUDE as usual."

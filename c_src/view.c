@@ -5,10 +5,12 @@
 
 extern const struct ember_view ember_view_html;
 extern const struct ember_view ember_view_brendan_gregg;
+extern const struct ember_view ember_view_speedscope;
 
 static const struct ember_view *const views[] = {
     &ember_view_html,
     &ember_view_brendan_gregg,
+    &ember_view_speedscope,
 };
 
 const struct ember_view *ember_view_at(unsigned i)

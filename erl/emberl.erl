@@ -14,7 +14,8 @@
 %%   capture), `flamegraph' (iodata of the format, no file), `profile' (see
 %%   {@link emberl_profile}, no file) or `all' (a map with `result', `profile' and
 %%   `file').</dd>
-%% <dt>`output_format'</dt><dd>`html' (default) or `brendan_gregg'.</dd>
+%% <dt>`output_format'</dt><dd>`html' (default) or another
+%%     {@link emberl_profile:format()}.</dd>
 %% <dt>`output_directory'</dt><dd>Default `"."'; made when missing.</dd>
 %% <dt>`output_file'</dt><dd>A base name; default made from the UTC time, the
 %%   target and a number. A file that exists is never overwritten.</dd>

@@ -109,6 +109,28 @@ static void make_merge(void)
     add_node(again, step, (struct ember_metrics){1, 1500, 0, 0, 10});
 }
 
+/* ---- recursive: a function in itself, directly and through others -------- */
+
+static void make_recursive(void)
+{
+    describe("tree:walk/1");
+    reserve(1, 12);
+    uint32_t walk = add_function("tree", "walk", 1, "tree:walk/1");
+    uint32_t fold = add_function("lists", "foldl", 3, "lists:foldl/3");
+    uint32_t leaf = add_function("tree", "leaf", 1, "tree:leaf/1");
+    uint32_t root = add_process("<0.1.0>", "walker", NULL, EMBER_NONE);
+    uint32_t one = add_node(root, walk, (struct ember_metrics){1, 1000, 0, 1, 10});
+    uint32_t two = add_node(one, walk, (struct ember_metrics){2, 200, 3, 0, 20});
+    uint32_t three = add_node(two, fold, (struct ember_metrics){3, 30, 0, 0, 30});
+    uint32_t four = add_node(three, walk, (struct ember_metrics){4, 4000, 0, 5, 40});
+    add_node(four, leaf, (struct ember_metrics){5, 500, 7, 0, 50});
+    uint32_t five = add_node(four, fold, (struct ember_metrics){6, 60, 0, 0, 60});
+    add_node(five, leaf, (struct ember_metrics){7, 70000, 0, 0, 70});
+    add_node(root, leaf, (struct ember_metrics){8, 80, 0, 0, 80});
+    uint32_t six = add_node(one, fold, (struct ember_metrics){9, 9, 0, 0, 90});
+    add_node(six, fold, (struct ember_metrics){10, 11, 0, 0, 100});
+}
+
 /* ---- trouble: all that calls for a banner -------------------------------- */
 
 static void make_trouble(void)
@@ -238,6 +260,8 @@ static bool sample_make(const char *name)
         make_small();
     else if (strcmp(name, "merge") == 0)
         make_merge();
+    else if (strcmp(name, "recursive") == 0)
+        make_recursive();
     else if (strcmp(name, "trouble") == 0)
         make_trouble();
     else if (strcmp(name, "hostile") == 0)

@@ -1,0 +1,434 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A stack's size is its largest share of the total of any metric shown, callees
+ * included: none is larger than its caller, so what is kept is a tree.
+ */
+#include "outline.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* ---- Values -------------------------------------------------------------- */
+
+static uint64_t time_of(const struct ember_metrics *metrics)
+{
+    return metrics->own_ns + metrics->off_cpu_ns + metrics->gc_ns;
+}
+
+static uint64_t words_of(const struct ember_metrics *metrics)
+{
+    return metrics->words > 0 ? (uint64_t)metrics->words : 0;
+}
+
+static uint64_t value_of(const struct ember_metrics *metrics, enum ember_metric metric)
+{
+    switch (metric) {
+    case EMBER_METRIC_WORDS:
+        return words_of(metrics);
+    case EMBER_METRIC_CALLS:
+        return metrics->calls;
+    case EMBER_METRIC_OWN_TIME:
+        break;
+    }
+    return time_of(metrics);
+}
+
+static unsigned slices_of(const struct ember_metrics *own, const struct ember_metrics *pruned,
+                          enum ember_metric metric, struct ember_slice *slices)
+{
+    bool time = metric == EMBER_METRIC_OWN_TIME;
+    const struct ember_slice all[EMBER_MAX_SLICES] = {
+        {NULL, time ? own->own_ns : value_of(own, metric)},
+        {"[gc]", time ? own->gc_ns : 0},
+        {"[off-cpu]", time ? own->off_cpu_ns : 0},
+        {EMBER_PRUNED_FRAME, value_of(pruned, metric)},
+    };
+    unsigned count = 0;
+    for (unsigned i = 0; i < EMBER_MAX_SLICES; i++)
+        if (all[i].value > 0)
+            slices[count++] = all[i];
+    return count;
+}
+
+unsigned ember_outline_slices(const struct ember_outline *outline, uint32_t row,
+                              enum ember_metric metric, struct ember_slice *slices)
+{
+    static const struct ember_metrics none;
+    const struct ember_row *at = &outline->rows[row];
+    const struct ember_metrics *own =
+        at->node == EMBER_NONE ? &none : &outline->profile->nodes[at->node].own;
+    return slices_of(own, &at->pruned, metric, slices);
+}
+
+uint64_t *ember_outline_inclusive(const struct ember_outline *outline, enum ember_metric metric)
+{
+    uint64_t *values = calloc((size_t)outline->count + 1, sizeof *values);
+    for (uint32_t i = outline->count; values && i-- > 0;) {
+        struct ember_slice slices[EMBER_MAX_SLICES];
+        unsigned count = ember_outline_slices(outline, i, metric, slices);
+        for (unsigned j = 0; j < count; j++)
+            values[i] += slices[j].value;
+        if (outline->rows[i].parent != EMBER_NONE)
+            values[outline->rows[i].parent] += values[i];
+    }
+    return values;
+}
+
+/* ---- Which stacks are kept ----------------------------------------------- */
+
+struct size {
+    uint64_t values[3]; /* by metric, with all callees */
+    double share;
+    uint32_t node;
+    uint32_t depth;
+};
+
+struct choice {
+    const struct ember_profile *profile;
+    struct ember_outline_limits limits;
+    struct size *sizes; /* one a node */
+    bool *kept;
+    uint32_t stacks; /* these four: kept so far */
+    uint32_t processes;
+    uint64_t values;
+    uint64_t frames;
+};
+
+static void measure(struct choice *choice)
+{
+    const struct ember_profile *profile = choice->profile;
+    uint64_t whole[3] = {0};
+    for (uint32_t i = profile->node_count; i-- > 0;) {
+        uint32_t parent = profile->nodes[i].parent;
+        uint64_t *above = parent == EMBER_NONE ? whole : choice->sizes[parent].values;
+        for (int metric = 0; metric < 3; metric++) {
+            uint64_t *value = &choice->sizes[i].values[metric];
+            *value += value_of(&profile->nodes[i].own, (enum ember_metric)metric);
+            above[metric] += *value;
+        }
+    }
+    for (uint32_t i = 0; i < profile->node_count; i++) {
+        uint32_t parent = profile->nodes[i].parent;
+        struct size *size = &choice->sizes[i];
+        size->node = i;
+        size->depth = parent == EMBER_NONE ? 0 : choice->sizes[parent].depth + 1;
+        for (int metric = 0; metric < 3; metric++) {
+            if (!(choice->limits.metrics & 1u << metric) || whole[metric] == 0)
+                continue;
+            double share = (double)size->values[metric] / (double)whole[metric];
+            size->share = share > size->share ? share : size->share;
+        }
+    }
+}
+
+/* Larger ones first, of equals callers first. */
+static int by_size(const void *left, const void *right)
+{
+    const struct size *a = left;
+    const struct size *b = right;
+    if (a->share != b->share)
+        return a->share < b->share ? 1 : -1;
+    return (a->node > b->node) - (a->node < b->node);
+}
+
+static unsigned count_values(const struct choice *choice, const struct ember_metrics *own)
+{
+    static const struct ember_metrics none;
+    struct ember_slice slices[EMBER_MAX_SLICES];
+    unsigned count = 0;
+    for (int metric = 0; metric < 3; metric++)
+        if (choice->limits.metrics & 1u << metric)
+            count += slices_of(own, &none, (enum ember_metric)metric, slices);
+    return count;
+}
+
+/* false when it would be too much. */
+static bool keep(struct choice *choice, const struct size *size)
+{
+    const struct ember_node *node = &choice->profile->nodes[size->node];
+    const struct ember_outline_limits *limits = &choice->limits;
+    bool process = node->parent == EMBER_NONE;
+    unsigned values = count_values(choice, &node->own);
+    uint64_t frames = (uint64_t)values * (size->depth + 1);
+    if ((process ? choice->processes >= limits->processes : !choice->kept[node->parent]) ||
+        choice->stacks >= limits->stacks || size->depth > limits->depth ||
+        values > limits->values - choice->values || frames > limits->frames - choice->frames)
+        return false;
+    choice->kept[size->node] = true;
+    choice->stacks++;
+    choice->processes += process;
+    choice->values += values;
+    choice->frames += frames;
+    return true;
+}
+
+static bool keep_all(struct choice *choice)
+{
+    bool all = true;
+    for (uint32_t i = 0; all && i < choice->profile->node_count; i++)
+        all = keep(choice, &choice->sizes[i]);
+    return all;
+}
+
+static void choose(struct choice *choice)
+{
+    size_t count = choice->profile->node_count;
+    measure(choice);
+    if (count == 0 || keep_all(choice))
+        return;
+    memset(choice->kept, 0, count * sizeof choice->kept[0]);
+    choice->stacks = choice->processes = 0;
+    choice->values = choice->frames = 0;
+    qsort(choice->sizes, count, sizeof choice->sizes[0], by_size);
+    for (size_t i = 0; i < count; i++)
+        keep(choice, &choice->sizes[i]);
+}
+
+/* ---- Their order --------------------------------------------------------- */
+
+struct links {
+    uint32_t first_callee;
+    uint32_t next; /* called from the same stack, or the next process */
+    uint32_t row;
+};
+
+/* The first process. */
+static uint32_t link_nodes(const struct choice *choice, struct links *links)
+{
+    const struct ember_profile *profile = choice->profile;
+    uint32_t first = EMBER_NONE;
+    for (uint32_t i = 0; i < profile->node_count; i++)
+        links[i] = (struct links){EMBER_NONE, EMBER_NONE, EMBER_NONE};
+    for (uint32_t i = profile->node_count; i-- > 0;) {
+        if (!choice->kept[i])
+            continue;
+        uint32_t parent = profile->nodes[i].parent;
+        uint32_t *list = parent == EMBER_NONE ? &first : &links[parent].first_callee;
+        links[i].next = *list;
+        *list = i;
+    }
+    return first;
+}
+
+static uint32_t next_node(const struct ember_profile *profile, const struct links *links,
+                          uint32_t node)
+{
+    if (links[node].first_callee != EMBER_NONE)
+        return links[node].first_callee;
+    while (links[node].next == EMBER_NONE && profile->nodes[node].parent != EMBER_NONE)
+        node = profile->nodes[node].parent;
+    return links[node].next;
+}
+
+static void lay_out(struct ember_outline *outline, struct links *links, uint32_t first)
+{
+    const struct ember_profile *profile = outline->profile;
+    for (uint32_t node = first; node != EMBER_NONE; node = next_node(profile, links, node)) {
+        uint32_t parent = profile->nodes[node].parent;
+        struct ember_row *row = &outline->rows[outline->count];
+        *row = (struct ember_row){.node = node, .parent = EMBER_NONE};
+        if (parent != EMBER_NONE) {
+            row->parent = links[parent].row;
+            row->depth = outline->rows[row->parent].depth + 1;
+        }
+        outline->depth = row->depth > outline->depth ? row->depth : outline->depth;
+        links[node].row = outline->count++;
+    }
+}
+
+static void prune(struct ember_row *row, const struct ember_metrics *own)
+{
+    row->pruned_stacks++;
+    row->pruned.calls += own->calls;
+    row->pruned.own_ns += own->own_ns;
+    row->pruned.off_cpu_ns += own->off_cpu_ns;
+    row->pruned.gc_ns += own->gc_ns;
+    row->pruned.words += own->words > 0 ? own->words : 0;
+}
+
+/* What was left out goes to the nearest caller that was not. */
+static void fold(struct ember_outline *outline, struct links *links)
+{
+    const struct ember_profile *profile = outline->profile;
+    uint32_t others = outline->count;
+    outline->rows[others] = (struct ember_row){.node = EMBER_NONE, .parent = EMBER_NONE};
+    for (uint32_t i = 0; i < profile->node_count; i++) {
+        if (links[i].row != EMBER_NONE)
+            continue;
+        uint32_t parent = profile->nodes[i].parent;
+        links[i].row = parent == EMBER_NONE ? others : links[parent].row;
+        prune(&outline->rows[links[i].row], &profile->nodes[i].own);
+        outline->left_out++;
+    }
+    outline->count += outline->rows[others].pruned_stacks > 0;
+}
+
+bool ember_outline_init(struct ember_outline *outline, const struct ember_profile *profile,
+                        const struct ember_outline_limits *limits)
+{
+    size_t count = (size_t)profile->node_count + 1;
+    struct choice choice = {.profile = profile, .limits = *limits};
+    choice.sizes = calloc(count, sizeof choice.sizes[0]);
+    choice.kept = calloc(count, sizeof choice.kept[0]);
+    if (choice.sizes && choice.kept)
+        choose(&choice);
+    free(choice.sizes);
+
+    struct links *links = choice.sizes ? calloc(count, sizeof *links) : NULL;
+    *outline = (struct ember_outline){.profile = profile};
+    outline->rows = calloc((size_t)choice.stacks + 1, sizeof outline->rows[0]);
+    bool made = choice.kept && links && outline->rows;
+    if (made) {
+        lay_out(outline, links, link_nodes(&choice, links));
+        fold(outline, links);
+    }
+    free(links);
+    free(choice.kept);
+    return made;
+}
+
+void ember_outline_fini(struct ember_outline *outline)
+{
+    free(outline->rows);
+    *outline = (struct ember_outline){0};
+}
+
+uint32_t ember_outline_extent(const struct ember_outline *outline, uint32_t row)
+{
+    uint32_t end = row + 1;
+    while (end < outline->count && outline->rows[end].depth > 0)
+        end++;
+    return end - row;
+}
+
+/* ---- Texts --------------------------------------------------------------- */
+
+static const char *finish(struct ember_sink *text)
+{
+    ember_sink_bytes(text, "", 1);
+    return text->failed ? "" : text->data;
+}
+
+const char *ember_outline_title(const struct ember_outline *outline, uint32_t row,
+                                struct ember_sink *text)
+{
+    uint32_t node = outline->rows[row].node;
+    text->size = 0;
+    if (node == EMBER_NONE) {
+        ember_sink_text(text, EMBER_PRUNED_PROCESS);
+        return finish(text);
+    }
+    const struct ember_process *process =
+        &outline->profile->processes[outline->profile->nodes[node].process];
+    const char *name = process->name ? process->name : process->label;
+    ember_sink_text(text, process->pid_text ? process->pid_text : "");
+    if (name) {
+        ember_sink_text(text, " ");
+        ember_sink_text(text, name);
+    }
+    return finish(text);
+}
+
+static int by_text(const void *left, const void *right)
+{
+    const struct ember_function *const *a = left;
+    const struct ember_function *const *b = right;
+    int order = strcmp((*a)->text, (*b)->text);
+    return order ? order : (*a > *b) - (*a < *b);
+}
+
+static void number(struct ember_names *names, const struct ember_profile *profile,
+                   const struct ember_function **sorted, uint32_t used)
+{
+    for (uint32_t i = 0; i < used; i++) {
+        bool repeated = i > 0 && strcmp(sorted[i]->text, sorted[i - 1]->text) == 0;
+        if (!repeated)
+            names->function[names->count++] = (uint32_t)(sorted[i] - profile->functions);
+        names->id[sorted[i] - profile->functions] = names->count - 1;
+    }
+}
+
+bool ember_names_init(struct ember_names *names, const struct ember_outline *outline)
+{
+    const struct ember_profile *profile = outline->profile;
+    size_t count = (size_t)profile->function_count + 1;
+    const struct ember_function **sorted = calloc(count, sizeof(struct ember_function *));
+    *names = (struct ember_names){
+        .id = malloc(count * sizeof names->id[0]),
+        .function = calloc(count, sizeof names->function[0]),
+    };
+    bool made = sorted && names->id && names->function;
+    if (made) {
+        uint32_t used = 0;
+        memset(names->id, 0xff, count * sizeof names->id[0]);
+        for (uint32_t i = 0; i < outline->count; i++)
+            if (outline->rows[i].depth > 0)
+                names->id[profile->nodes[outline->rows[i].node].function] = 0;
+        for (uint32_t i = 0; i < profile->function_count; i++)
+            if (names->id[i] != EMBER_NONE)
+                sorted[used++] = &profile->functions[i];
+        qsort(sorted, used, sizeof(struct ember_function *), by_text);
+        number(names, profile, sorted, used);
+    }
+    free(sorted);
+    return made;
+}
+
+void ember_names_fini(struct ember_names *names)
+{
+    free(names->id);
+    free(names->function);
+    *names = (struct ember_names){0};
+}
+
+static void say(struct ember_sink *text, uint64_t count, const char *what)
+{
+    if (count == 0)
+        return;
+    if (text->size > 0)
+        ember_sink_text(text, "; ");
+    ember_sink_unsigned(text, count);
+    ember_sink_text(text, what);
+}
+
+const char *ember_view_caveats(const struct ember_profile *profile,
+                               const struct ember_outline *outline, struct ember_sink *text)
+{
+    const struct ember_info *info = &profile->info;
+    static const char *const estimates[] = {"stacks", "words", "times"};
+    text->size = 0;
+    say(text, info->lost, " events lost");
+    say(text, info->depth_cut, " calls below the depth limit");
+    say(text, outline ? outline->left_out : 0, " of ");
+    if (outline && outline->left_out > 0)
+        ember_sink_printf(text, "%" PRIu32 " stacks are too small to show, summed up as "
+                                EMBER_PRUNED_FRAME, profile->node_count);
+    if (info->outcome == EMBER_OUTCOME_UNFINISHED)
+        ember_sink_text(text, text->size > 0 ? "; the call is unfinished" : "The call is unfinished");
+    for (unsigned i = 0; i < 3; i++)
+        if (info->fallbacks & 1u << i)
+            ember_sink_printf(text, "%s%s are estimated", text->size > 0 ? "; " : "", estimates[i]);
+    return finish(text);
+}
+
+const char *ember_view_heading(const struct ember_profile *profile, struct ember_sink *text)
+{
+    const struct ember_info *info = &profile->info;
+    int64_t seconds = info->start_us / 1000000 - (info->start_us % 1000000 < 0);
+    time_t start = (time_t)seconds;
+    char when[64] = "";
+    struct tm tm;
+    if (gmtime_r(&start, &tm))
+        strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S UTC", &tm);
+    text->size = 0;
+    ember_sink_text(text, info->target ? info->target : "profile");
+    ember_sink_printf(text, ", %s, %" PRIu64 ".%03" PRIu64 " ms", when,
+                      info->duration_ns / 1000000, info->duration_ns / 1000 % 1000);
+    if (info->calls > 1)
+        ember_sink_printf(text, ", %" PRIu32 " calls", info->calls);
+    if (info->otp_release)
+        ember_sink_printf(text, ", OTP %s", info->otp_release);
+    return finish(text);
+}

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Makes files of sample profiles, with what a reader should find in them.
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const root = join(dirname(fileURLToPath(import.meta.url)), "../..");
+const program = process.env.EMBER_VIEW_SAMPLE ?? join(root, "build/plain/view_sample");
+const folder = mkdtempSync(join(tmpdir(), "emberl-views-"));
+process.on("exit", () => rmSync(folder, { recursive: true }));
+
+export const samples = ["small", "merge", "recursive", "trouble", "hostile", "empty", "deep", "medium", "large"];
+export const metrics = ["time", "words", "calls"];
+
+export function makeFile(sample, format, extension, metric = "time") {
+  const file = join(folder, `${sample}-${metric}.${extension}`);
+  const output = execFileSync(program, [sample, format, file, metric], { maxBuffer: 1 << 28 });
+  return { file, text: () => readFileSync(file, "utf8"), expected: JSON.parse(output) };
+}
