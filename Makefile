@@ -18,6 +18,7 @@ ERTS_INCLUDE = $(eval ERTS_INCLUDE := $$(shell $(ERL) -noshell -eval \
     'io:put_chars(filename:join([code:root_dir(), "usr", "include"])), halt().'))$(ERTS_INCLUDE)
 endif
 URCU_LIBS ?= -lurcu-bp -lurcu-common
+ZSTD_LIBS ?= -lzstd
 
 # Knows the VM: the rest of c_src is plain C and tested as such.
 NIF_SOURCES = nif tracer term profile_nif vm_heap session
@@ -45,7 +46,7 @@ modules: $(BEAMS) ebin/emberl.app
 
 priv/emberl_nif.so: $(NIF_OBJECTS) | priv
 	$(SAY) "  LD    $@"
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(NIF_LDFLAGS) -o $@ $^ $(URCU_LIBS) -lpthread
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(NIF_LDFLAGS) -o $@ $^ $(URCU_LIBS) $(ZSTD_LIBS) -lpthread
 
 build/nif/%.o: c_src/%.c $(HEADERS) | build/nif
 	$(SAY) "  CC    $<"
@@ -111,7 +112,7 @@ check-c: $(C_TESTS)
 $(C_BUILD)/test_%: LIBRARIES = -lcriterion
 $(C_TESTS): $(C_BUILD)/%: test/c/%.c $(C_BUILD)/libplain.a $(wildcard test/c/*.h)
 	$(SAY) "  CC    $< ($(VARIANT))"
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(C_BUILD)/libplain.a $(LIBRARIES) -lpthread \
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(C_BUILD)/libplain.a $(LIBRARIES) $(ZSTD_LIBS) -lpthread \
 	    $$(sed -n 's,^/\* LDFLAGS: \(.*\) \*/$$,\1,p' $<)
 
 $(C_BUILD)/libplain.a: $(PLAIN_SOURCES:%=$(C_BUILD)/%.o)
@@ -191,7 +192,7 @@ bench: all build/bench/noop_tracer.so build/bench/recorder_bench
 	$(Q)build/bench/recorder_bench
 
 build/bench/recorder_bench: bench/recorder_bench.c $(C_BUILD)/libplain.a | build/bench
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(C_BUILD)/libplain.a -lpthread
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(C_BUILD)/libplain.a $(ZSTD_LIBS) -lpthread
 
 build/bench/noop_tracer.so: bench/noop_tracer.c | build/bench
 	$(Q)$(CC) $(CFLAGS) -fPIC -isystem $(ERTS_INCLUDE) $(LDFLAGS) $(NIF_LDFLAGS) -o $@ $<
@@ -203,7 +204,7 @@ help:
 	@echo "test:   test (all of the following), check-c, check-erl, check-browser, check-views, check-rebar"
 	@echo "check:  asan, tsan, valgrind, lint, dialyzer, xref"
 	@echo "other:  deps (installs what the build needs), help"
-	@echo "V=1 shows the commands. CC, CFLAGS, LDFLAGS, URCU_LIBS, ERL, ERLC, ERTS_INCLUDE as usual."
+	@echo "V=1 shows the commands. CC, CFLAGS, LDFLAGS, URCU_LIBS, ZSTD_LIBS, ERL, ERLC, ERTS_INCLUDE as usual."
 
 clean:
 	rm -rf build ebin priv
