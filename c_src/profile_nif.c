@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "profile_nif.h"
 
+#include "profile_read.h"
+#include "profile_write.h"
 #include "term.h"
 #include "view.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -325,6 +328,57 @@ ERL_NIF_TERM ember_profile_nif_annotate(ErlNifEnv *env, int argc, const ERL_NIF_
     return ember_term_atom(env, "ok");
 }
 
+/* ---- profile files ---- */
+
+/* A binary of what is in the sink, which is emptied. */
+static ERL_NIF_TERM take_binary(ErlNifEnv *env, struct ember_sink *sink)
+{
+    ERL_NIF_TERM binary;
+    unsigned char *data = enif_make_new_binary(env, sink->size, &binary);
+    if (sink->size > 0)
+        memcpy(data, sink->data, sink->size);
+    ember_sink_fini(sink);
+    return binary;
+}
+
+/* encode(Profile) -> {ok, Binary} | {error, efbig} */
+ERL_NIF_TERM ember_profile_nif_encode(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+{
+    struct ember_profile *profile;
+    struct ember_sink sink;
+    (void)argc;
+    if (!get_profile(env, argv[0], &profile))
+        return enif_make_badarg(env);
+    ember_sink_init(&sink);
+    int error = ember_profile_write(profile, &sink);
+    if (error == 0)
+        return enif_make_tuple2(env, ember_term_atom(env, "ok"), take_binary(env, &sink));
+    ember_sink_fini(&sink);
+    return error == -EFBIG ? ember_term_error(env, "efbig") : out_of_memory(env);
+}
+
+static ERL_NIF_TERM bad_profile(ErlNifEnv *env, const struct ember_read_error *error)
+{
+    ERL_NIF_TERM reason = enif_make_tuple2(env, ember_term_atom(env, "bad_profile"),
+                                           ember_term_text(env, error->text));
+    return enif_make_tuple2(env, ember_term_atom(env, "error"), reason);
+}
+
+/* decode(Binary) -> {ok, Profile} | {error, {bad_profile, Text} | enomem} */
+ERL_NIF_TERM ember_profile_nif_decode(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+{
+    ErlNifBinary binary;
+    struct ember_read_error error;
+    (void)argc;
+    if (!enif_inspect_binary(env, argv[0], &binary))
+        return enif_make_badarg(env);
+    struct ember_profile *profile = ember_profile_read(binary.data, binary.size, &error);
+    if (profile)
+        return enif_make_tuple2(env, ember_term_atom(env, "ok"),
+                                ember_profile_nif_term(env, profile));
+    return error.out_of_memory ? ember_term_error(env, "enomem") : bad_profile(env, &error);
+}
+
 /* ---- views ---- */
 
 static bool get_metric(ErlNifEnv *env, ERL_NIF_TERM term, enum ember_metric *metric)
@@ -353,14 +407,10 @@ ERL_NIF_TERM ember_profile_nif_format(ErlNifEnv *env, int argc, const ERL_NIF_TE
         return enif_make_badarg(env);
     ember_sink_init(&sink);
     ember_view_find(name)->write(profile, &options, &sink);
-    ERL_NIF_TERM binary = 0;
-    if (!sink.failed && sink.size > 0)
-        memcpy(enif_make_new_binary(env, sink.size, &binary), sink.data, sink.size);
-    else if (!sink.failed)
-        enif_make_new_binary(env, 0, &binary);
-    bool failed = sink.failed;
+    if (!sink.failed)
+        return take_binary(env, &sink);
     ember_sink_fini(&sink);
-    return failed ? out_of_memory(env) : binary;
+    return out_of_memory(env);
 }
 
 /* views() -> [{Name, Extension}] */

@@ -24,6 +24,8 @@ ember_nif ember_profile_nif_functions;
 ember_nif ember_profile_nif_stacks;
 ember_nif ember_profile_nif_merge;
 ember_nif ember_profile_nif_annotate;
+ember_nif ember_profile_nif_encode;
+ember_nif ember_profile_nif_decode;
 ember_nif ember_profile_nif_format;
 ember_nif ember_profile_nif_views;
 

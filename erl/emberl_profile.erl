@@ -7,10 +7,12 @@
 %% its process was collected.
 -module(emberl_profile).
 
+-include_lib("kernel/include/file.hrl").
+
 -export([info/1, processes/1, functions/1, functions/2, stacks/1, format/2, format/3, write/3,
-         write/4, merge/1]).
--export_type([profile/0, info/0, process/0, function_metrics/0, stack_metrics/0, format/0,
-              metric/0]).
+         write/4, merge/1, save/2, load/1, to_binary/1, from_binary/1]).
+-export_type([profile/0, info/0, process/0, function_name/0, function_metrics/0, stack_metrics/0,
+              format/0, metric/0]).
 
 -type profile() :: emberl_nif:profile().
 -type format() :: html | brendan_gregg | speedscope.
@@ -37,11 +39,13 @@
           label := binary() | undefined,   % label or initial call
           parent := pid() | binary() | undefined,
           exited := boolean()}.
+-type function_name() :: {module() | binary(), atom() | binary(), arity()}.
+%% Binaries where a profile was loaded and the node has no such atom.
 -type function_metrics() ::
-        #{mfa := mfa(), calls := non_neg_integer(), own_ns := non_neg_integer(),
+        #{mfa := function_name(), calls := non_neg_integer(), own_ns := non_neg_integer(),
           off_cpu_ns := non_neg_integer(), gc_ns := non_neg_integer(), words := integer()}.
 -type stack_metrics() ::
-        #{process := pid() | binary(), stack := [mfa()], % root first
+        #{process := pid() | binary(), stack := [function_name()], % root first
           calls := non_neg_integer(), own_ns := non_neg_integer(),
           off_cpu_ns := non_neg_integer(), gc_ns := non_neg_integer(), words := integer()}.
 
@@ -98,3 +102,79 @@ write(Profile, Format, File, Options) ->
 -spec merge([profile(), ...]) -> profile().
 merge([_ | _] = Profiles) ->
     emberl_nif:profile_merge(Profiles).
+
+%% ---- files ----
+
+-define(MAX_FILE, (1 bsl 30)).
+
+%% @doc Writes the profile itself, with all that is in it, to a new file, for
+%% {@link load/1}; its name usually ends in `.ember'. The file is there when it
+%% is whole. An existing one is left alone and gives `{error, eexist}'.
+-spec save(profile(), file:filename_all()) ->
+          ok | {error, file:posix() | badarg | terminated | system_limit}.
+save(Profile, File) ->
+    case to_binary(Profile) of
+        {ok, Binary} -> save_binary(Binary, File, temporary_name(File));
+        {error, _} = Error -> Error
+    end.
+
+save_binary(Binary, File, Temporary) ->
+    try
+        case file:write_file(Temporary, Binary, [exclusive, sync]) of
+            ok -> publish(Temporary, File);
+            {error, _} = Error -> Error
+        end
+    after
+        file:delete(Temporary)
+    end.
+
+%% A link fails where the name is taken. File systems without links have to do
+%% with a look first.
+publish(Temporary, File) ->
+    case file:make_link(Temporary, File) of
+        ok -> ok;
+        {error, eexist} = Error -> Error;
+        {error, _} -> rename_unless_there(Temporary, File, file:read_link_info(File))
+    end.
+
+rename_unless_there(Temporary, File, {error, enoent}) -> file:rename(Temporary, File);
+rename_unless_there(_Temporary, _File, {error, _} = Error) -> Error;
+rename_unless_there(_Temporary, _File, {ok, _}) -> {error, eexist}.
+
+%% In the same directory, so that it is on the same file system.
+temporary_name(File) ->
+    Unique = integer_to_list(erlang:unique_integer([positive])),
+    filename:join(filename:dirname(File), ".emberl-" ++ os:getpid() ++ "-" ++ Unique ++ ".tmp").
+
+%% @doc Reads a file of {@link save/2}. It may come from anywhere: a file that
+%% is damaged is refused with a text that tells where. No atom is made for it:
+%% modules and functions that this node has no atoms for are named by binaries,
+%% and so are all processes.
+-spec load(file:filename_all()) ->
+          {ok, profile()} |
+          {error, {bad_profile, binary()} | file:posix() | badarg | terminated | system_limit}.
+load(File) ->
+    case file:read_file_info(File) of
+        {ok, #file_info{type = regular, size = Size}} when Size =< ?MAX_FILE -> load_file(File);
+        {ok, #file_info{type = regular}} -> {error, {bad_profile, <<"the file is too large">>}};
+        {ok, #file_info{type = directory}} -> {error, eisdir};
+        {ok, _} -> {error, {bad_profile, <<"not a regular file">>}};
+        {error, _} = Error -> Error
+    end.
+
+load_file(File) ->
+    case file:read_file(File) of
+        {ok, Binary} -> from_binary(Binary);
+        {error, _} = Error -> Error
+    end.
+
+%% @doc What {@link save/2} writes: to keep or send it by other means.
+%% `efbig': more stacks than a file may hold, 2^24.
+-spec to_binary(profile()) -> {ok, binary()} | {error, efbig}.
+to_binary(Profile) ->
+    emberl_nif:profile_encode(Profile).
+
+%% @doc The profile in a binary of {@link to_binary/1}; see {@link load/1}.
+-spec from_binary(binary()) -> {ok, profile()} | {error, {bad_profile, binary()} | enomem}.
+from_binary(Binary) ->
+    emberl_nif:profile_decode(Binary).
