@@ -105,8 +105,12 @@ VARIANT = plain
 C_BUILD = build/$(VARIANT)
 C_TESTS = $(patsubst test/c/%.c,$(C_BUILD)/%,$(wildcard test/c/test_*.c test/c/torture_*.c))
 
+# Fuzz targets, on the inputs that are kept; `make fuzz` looks for others.
+FUZZ_TARGETS = $(basename $(notdir $(wildcard test/fuzz/fuzz_*.c)))
+FUZZ_REPLAYS = $(FUZZ_TARGETS:%=$(C_BUILD)/%)
+
 .PHONY: check-c asan tsan valgrind
-check-c: $(C_TESTS)
+check-c: $(C_TESTS) $(FUZZ_REPLAYS)
 	$(Q)tools/run_c_tests $^
 
 $(C_BUILD)/test_%: LIBRARIES = -lcriterion
@@ -114,6 +118,10 @@ $(C_TESTS): $(C_BUILD)/%: test/c/%.c $(C_BUILD)/libplain.a $(wildcard test/c/*.h
 	$(SAY) "  CC    $< ($(VARIANT))"
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(C_BUILD)/libplain.a $(LIBRARIES) $(ZSTD_LIBS) -lpthread \
 	    $$(sed -n 's,^/\* LDFLAGS: \(.*\) \*/$$,\1,p' $<)
+
+$(FUZZ_REPLAYS): $(C_BUILD)/%: test/fuzz/%.c test/fuzz/replay.c $(C_BUILD)/libplain.a $(wildcard test/c/*.h)
+	$(SAY) "  CC    $< ($(VARIANT))"
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< test/fuzz/replay.c $(C_BUILD)/libplain.a $(ZSTD_LIBS)
 
 $(C_BUILD)/libplain.a: $(PLAIN_SOURCES:%=$(C_BUILD)/%.o)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
@@ -135,6 +143,18 @@ tsan:
 valgrind: export UNDER = valgrind -q --trace-children=yes --leak-check=full
 valgrind:
 	$(VARIANT_OF_C) CFLAGS="-O1 -g"
+
+# Takes libFuzzer, and so clang. SECONDS: for each target.
+SECONDS ?= 60
+.PHONY: fuzz $(FUZZ_TARGETS)
+fuzz: $(FUZZ_TARGETS)
+
+$(FUZZ_TARGETS): build/view_html_page.h
+	$(Q)mkdir -p build/fuzz/$@.corpus
+	$(Q)clang $(CFLAGS) $(SANITIZED) -fsanitize=fuzzer,address,undefined -o build/fuzz/$@ \
+	    test/fuzz/$@.c $(PLAIN_SOURCES:%=c_src/%.c) $(ZSTD_LIBS) -lpthread
+	$(Q)build/fuzz/$@ -max_total_time=$(SECONDS) -max_len=65536 -print_final_stats=1 \
+	    -artifact_prefix=build/fuzz/ build/fuzz/$@.corpus test/fuzz/corpus/$@
 
 # ---- Tests in Erlang, in a browser, as a dependency ---------------------------
 
@@ -202,7 +222,7 @@ help:
 	@echo "build:  all (default), library, modules, clean"
 	@echo "run:    demo, bench"
 	@echo "test:   test (all of the following), check-c, check-erl, check-browser, check-views, check-rebar"
-	@echo "check:  asan, tsan, valgrind, lint, dialyzer, xref"
+	@echo "check:  asan, tsan, valgrind, fuzz, lint, dialyzer, xref"
 	@echo "other:  deps (installs what the build needs), help"
 	@echo "V=1 shows the commands. CC, CFLAGS, LDFLAGS, URCU_LIBS, ZSTD_LIBS, ERL, ERLC, ERTS_INCLUDE as usual."
 
