@@ -72,14 +72,21 @@ static bool is_displaced(const struct ember_traced *traced)
     return is_exact(traced) && traced->next.start != traced->block.start;
 }
 
+static bool is_inside(const struct ember_block *block, uint32_t hp)
+{
+    return hp - block->start <= block->end - block->start;
+}
+
 /* Words by which the heap top has moved. Where the block is unknown, a long way
  * is taken for a move to elsewhere. */
 static int64_t heap_growth(const struct ember_traced *traced, const struct ember_event *event)
 {
     enum { LONG_WAY = 4096 };
     uint32_t from = is_displaced(traced) ? traced->next.start : traced->hp;
-    bool moved = !is_exact(traced) && event->hp - from > LONG_WAY;
-    return from == 0 || moved ? 0 : event->hp - from;
+    uint32_t way = event->hp - from;
+    bool moved = is_exact(traced) ? !is_inside(&traced->next, from) || (int32_t)way < 0
+                                  : way > LONG_WAY;
+    return from == 0 || moved ? 0 : way;
 }
 
 /* Takes over what the records since the last event told of the block. */
@@ -279,6 +286,29 @@ static void note_fragments(struct ember_traced *traced, const struct ember_event
     traced->next.fragments = (int64_t)event->value;
 }
 
+/* Where the heap top lies outside the block, the record of a new one was lost;
+ * the next record is like the first. */
+static void check_block(struct ember_traced *traced, const struct ember_event *event)
+{
+    struct ember_block *next = &traced->next;
+    if (next->start == 0 || event->hp == 0 || is_inside(next, event->hp))
+        return;
+    next->start = traced->block.start = 0;
+    traced->hp = 0;
+}
+
+/* A process that calls or returns runs, whatever was lost. */
+static void note_running(struct ember_traced *traced, const struct ember_event *event)
+{
+    enum ember_event_kind kind = ember_event_kind(event);
+    if (kind != EMBER_EVENT_CALL && kind != EMBER_EVENT_RETURN_TO && kind < EMBER_EVENT_BEGIN)
+        return;
+    if (traced->collecting)
+        traced->block = traced->next;
+    traced->collecting = false;
+    traced->out = false;
+}
+
 /* Records that only tell of the block; the first is of how it was before. */
 static bool note_block(struct ember_traced *traced, const struct ember_event *event)
 {
@@ -297,11 +327,14 @@ void ember_traced_event(struct ember_traced *traced, const struct ember_event *e
     int64_t words = 0;
     if (note_block(traced, event))
         return;
-    if (event->hp && !traced->collecting && !ember_traced_is_repeat(traced, event))
+    check_block(traced, event);
+    bool collected = traced->collecting || ember_event_kind(event) == EMBER_EVENT_GC_END;
+    if (event->hp && !collected && !ember_traced_is_repeat(traced, event))
         words = own_words(traced, event);
-    if (ember_event_kind(event) == EMBER_EVENT_GC_START && !traced->collecting)
+    if (ember_event_kind(event) == EMBER_EVENT_GC_START && !collected)
         words += unexplained_words(traced, event);
     charge(traced, event, words);
+    note_running(traced, event);
     step(traced, event, function);
     traced->time = ember_event_ticks(event);
     if (event->hp) {

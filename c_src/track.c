@@ -24,6 +24,7 @@ struct ember_track *ember_track_create(struct ember_run *run, const struct ember
 
 void ember_track_destroy(struct ember_track *track)
 {
+    track->run->track_bytes -= track->capacity * sizeof *track->frames;
     free(track->frames);
     free(track);
 }
@@ -123,6 +124,13 @@ static void body_call(struct ember_track *track, uint32_t function, int32_t dept
     push(track, (struct ember_frame){entered, node, function, .hidden = !shown, .marked = true});
 }
 
+/* How deep a callee of the top is at least. */
+static int32_t least_depth(const struct ember_track *track)
+{
+    int32_t top = track->depth ? track->frames[track->depth - 1].depth : EMBER_NO_DEPTH;
+    return top == EMBER_NO_DEPTH ? top : top + 1;
+}
+
 /* Without a stack pointer every call looks like a body call. A function that
  * was called since the last return and is called again is taken for a loop. */
 static void blind_call(struct ember_track *track, uint32_t function)
@@ -133,7 +141,7 @@ static void blind_call(struct ember_track *track, uint32_t function)
             return;
         }
     }
-    push(track, (struct ember_frame){EMBER_NO_DEPTH, callee_node(track, function), function,
+    push(track, (struct ember_frame){least_depth(track), callee_node(track, function), function,
                                      .marked = true});
 }
 

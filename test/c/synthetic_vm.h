@@ -81,6 +81,7 @@ struct vm {
     bool exact; /* block and stack pointer are known */
     uint64_t now;
     uint64_t next_run;
+    uint64_t allocated; /* words, by all processes, tracing included */
     uint64_t lose; /* events still to be lost */
     uint64_t lost;
     bool compare;  /* finished runs with the naive trees */
@@ -222,6 +223,16 @@ static inline uint64_t vm_process_ticks(const struct ember_run *run, uint32_t pr
     return sum;
 }
 
+/* However events are lost, a process has not allocated more than all have. */
+static inline void vm_check_words(const struct vm *vm, const struct ember_run *run)
+{
+    int64_t most = (int64_t)(vm->allocated + run->events * (VM_MFA_WORDS + VM_TRACER_WORDS));
+    for (uint32_t i = 0; i < run->tree.count; i++)
+        cr_assert(run->tree.nodes[i].words <= most && run->tree.nodes[i].words >= -most,
+                  "seed %lu: node %u has %ld words", (unsigned long)vm->seed, i,
+                  (long)run->tree.nodes[i].words);
+}
+
 static inline void vm_on_run(void *context, struct ember_run *run,
                              const struct ember_capture *capture,
                              const struct ember_function_table *functions)
@@ -233,6 +244,7 @@ static inline void vm_on_run(void *context, struct ember_run *run,
                  "seed %lu: ticks %lu of %lu", (unsigned long)vm->seed,
                  (unsigned long)vm_process_ticks(run, 0),
                  (unsigned long)(run->end_ticks - run->begin_ticks));
+    vm_check_words(vm, run);
     struct naive_run *naive = vm_find_run(vm, run->id);
     cr_assert(naive);
     if (vm->compare)
@@ -347,10 +359,11 @@ static inline int64_t vm_depth(struct vm_process *p)
 }
 
 /* Whether there was room on the heap; else they are in a fragment. */
-static inline bool vm_put_words(struct vm_process *p, uint32_t words)
+static inline bool vm_put_words(struct vm *vm, struct vm_process *p, uint32_t words)
 {
-    uint32_t room = p->end - (uint32_t)vm_depth(p) - p->hp;
-    if (words <= room) {
+    int32_t room = (int32_t)(p->end - (uint32_t)vm_depth(p) - p->hp);
+    vm->allocated += words;
+    if ((int32_t)words <= room) {
         p->hp += words;
         return true;
     }
@@ -442,7 +455,7 @@ static inline void vm_emit_step(struct vm *vm, struct vm_process *p, enum ember_
 {
     struct ember_event event = vm_event(vm, p, kind);
     if (function != EMBER_NONE) {
-        vm_put_words(p, VM_MFA_WORDS);
+        vm_put_words(vm, p, VM_MFA_WORDS);
         event.stamp = ember_event_stamp(vm->now, vm_arity(function), kind);
         event.mfa = vm_mfa(function);
     }
@@ -456,7 +469,7 @@ static inline void vm_emit_step(struct vm *vm, struct vm_process *p, enum ember_
 static inline void vm_emit_runs(struct vm *vm, struct vm_process *p, enum ember_event_kind kind,
                                 struct naive_run **runs, uint32_t count)
 {
-    vm_put_words(p, VM_MFA_WORDS);
+    vm_put_words(vm, p, VM_MFA_WORDS);
     vm_tell_block(vm, p);
     for (uint32_t i = 0; i < count; i++) {
         struct ember_event event = vm_event(vm, p, kind);
@@ -478,10 +491,9 @@ static inline void vm_work(struct vm *vm, struct vm_process *p, uint64_t ticks)
 
 static inline void vm_allocate(struct vm *vm, struct vm_process *p, uint32_t words)
 {
-    (void)vm;
     if (p->unclear)
         return;
-    bool on_heap = vm_put_words(p, words);
+    bool on_heap = vm_put_words(vm, p, words);
     if (!vm_is_watched(p))
         return;
     p->new_words += words;
@@ -584,7 +596,7 @@ static inline void vm_captured_call(struct vm *vm, struct vm_process *p)
         vm_start_stack(vm, p, frame.runs[i]);
     p->block_told = false;
     vm_tell_block(vm, p);
-    vm_put_words(p, VM_TRACER_WORDS);
+    vm_put_words(vm, p, VM_TRACER_WORDS);
     p->new_tracer_words = true;
     p->traced = true;
 }
@@ -781,7 +793,7 @@ static inline struct vm_process *vm_spawn(struct vm *vm, struct vm_process *p, u
     child->out = true;
     if (!vm_is_watched(p))
         return child;
-    vm_put_words(p, VM_MFA_WORDS);
+    vm_put_words(vm, p, VM_MFA_WORDS);
     p->new_tracer_words = true;
     vm_charge(vm, p, false);
     vm_send(vm, &event);
