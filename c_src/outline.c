@@ -10,6 +10,15 @@
 #include <string.h>
 #include <time.h>
 
+const struct ember_outline_limits ember_outline_unlimited = {
+    .stacks = UINT32_MAX,
+    .processes = UINT32_MAX,
+    .depth = UINT32_MAX,
+    .values = UINT64_MAX,
+    .frames = UINT64_MAX,
+    .metrics = EMBER_ALL_METRICS,
+};
+
 /* ---- Values -------------------------------------------------------------- */
 
 static uint64_t time_of(const struct ember_metrics *metrics)

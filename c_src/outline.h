@@ -45,6 +45,8 @@ struct ember_outline {
     uint32_t left_out; /* stacks */
 };
 
+extern const struct ember_outline_limits ember_outline_unlimited;
+
 /* false when out of memory. ember_outline_fini afterwards in any case. */
 bool ember_outline_init(struct ember_outline *outline, const struct ember_profile *profile,
                         const struct ember_outline_limits *limits);

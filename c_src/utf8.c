@@ -76,3 +76,19 @@ void ember_utf8_write(struct ember_sink *sink, const char *text, size_t size)
         at += length;
     }
 }
+
+void ember_utf8_write_line(struct ember_sink *sink, const char *text)
+{
+    while (*text) {
+        uint32_t character = EMBER_UTF8_REPLACEMENT;
+        size_t size = ember_utf8_decode(text, &character);
+        bool control = character < 0x20 || (character >= 0x7f && character < 0xa0);
+        if (control || character == 0x2028 || character == 0x2029)
+            ember_sink_printf(sink, "\\x%02x", (unsigned)character);
+        else if (size > 0)
+            ember_sink_bytes(sink, text, size);
+        else
+            ember_sink_bytes(sink, replacement, sizeof replacement - 1);
+        text += size > 0 ? size : 1;
+    }
+}

@@ -26,4 +26,7 @@ size_t ember_utf8_prefix(const char *text, size_t size, size_t most);
 size_t ember_utf8_written_size(const char *text, size_t size);
 void ember_utf8_write(struct ember_sink *sink, const char *text, size_t size);
 
+/* Written on one line: control characters become \xNN. */
+void ember_utf8_write_line(struct ember_sink *sink, const char *text);
+
 #endif

@@ -158,6 +158,9 @@ static void make_hostile(void)
         "\xff\xfe not utf-8 \xed\xa0\x80",
         "__proto__",
         "\xe2\x80\xaereversed",
+        "(3)",
+        "# comment",
+        "<0.1.0> [x] (y) (z)+0x1f",
     };
     enum { COUNT = sizeof names / sizeof names[0] };
     describe("</title><script>window.hacked = 4</script>");

@@ -15,7 +15,15 @@ process.on("exit", () => rmSync(folder, { recursive: true }));
 export const samples = ["small", "merge", "recursive", "trouble", "hostile", "empty", "deep", "medium", "large"];
 export const metrics = ["time", "words", "calls"];
 
+const made = new Map();
+
 export function makeFile(sample, format, extension, metric = "time") {
+  const key = [sample, format, metric].join();
+  if (!made.has(key)) made.set(key, make(sample, format, extension, metric));
+  return made.get(key);
+}
+
+function make(sample, format, extension, metric) {
   const file = join(folder, `${sample}-${metric}.${extension}`);
   const output = execFileSync(program, [sample, format, file, metric], { maxBuffer: 1 << 28 });
   return { file, text: () => readFileSync(file, "utf8"), expected: JSON.parse(output) };
