@@ -155,15 +155,8 @@ is_hibernating(Pid) ->
 
 killed_test() ->
     Profile = captured_end(fun() -> emberl_work:wait_for(never) end, wait_for, 1, fun kill_waiting/1),
-    ?assertEqual(killed_outcome(), emberl_test:outcome(Profile)),
+    ?assertEqual(exited, emberl_test:outcome(Profile)),
     ?assertEqual(#{[wait_for] => 1}, emberl_test:shape(Profile)).
-
-%% Before OTP 27 the VM tells of a kill as it does of an exception.
-killed_outcome() ->
-    case emberl_test:release() >= 27 of
-        true -> exited;
-        false -> raised
-    end.
 
 kill_waiting(Pid) ->
     emberl_test:wait_until(fun() -> process_info(Pid, status) =:= {status, waiting} end),
@@ -171,7 +164,7 @@ kill_waiting(Pid) ->
 
 killed_by_itself_test() ->
     Profile = captured_end(fun() -> emberl_work:exit_self(kill) end, exit_self, 1, fun ignore/1),
-    ?assertEqual(killed_outcome(), emberl_test:outcome(Profile)),
+    ?assertEqual(exited, emberl_test:outcome(Profile)),
     ?assertMatch(#{[exit_self] := 1, [exit_self, leaf] := 1}, emberl_test:shape(Profile)).
 
 ignore(_Pid) -> ok.
@@ -182,7 +175,7 @@ max_heap_size_test() ->
                       emberl_work:allocate([])
               end,
     Profile = captured_end(Limited, allocate, 1, fun ignore/1),
-    ?assertEqual(killed_outcome(), emberl_test:outcome(Profile)),
+    ?assertEqual(exited, emberl_test:outcome(Profile)),
     #{[allocate] := N, [allocate, leaf] := Leaves} = Shape = emberl_test:shape(Profile),
     ?assert(Leaves =:= N orelse Leaves =:= N - 1),
     ?assertEqual(2, maps:size(Shape)).
