@@ -70,8 +70,8 @@ state(Generation, Target) ->
 -spec close(trace()) -> ok.
 close(#{main := legacy, targets := Targets}) ->
     [erlang:trace_pattern(MFA, false, [meta]) || MFA <- maps:values(Targets)],
+    erlang:trace_pattern(on_load, false, [local]), % first: else a module loaded now would keep some
     erlang:trace_pattern({'_', '_', '_'}, false, [local]),
-    erlang:trace_pattern(on_load, false, [local]),
     lists:foreach(fun untrace/1, processes()),
     ok;
 close(#{main := Main, targets := Targets}) ->
