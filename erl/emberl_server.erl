@@ -81,7 +81,7 @@ call(Request) ->
 init([]) ->
     process_flag(trap_exit, true),
     process_flag(sensitive, true),
-    emberl_nif:stop(),
+    ok = emberl_janitor:clean_up(),
     emberl_layout:check(),
     {ok, #state{}}.
 
