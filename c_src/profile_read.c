@@ -98,7 +98,7 @@ static uint64_t read_varint(struct reader *reader)
 {
     uint64_t value = 0;
     reader->content_at = (size_t)(reader->at - reader->content);
-    for (int i = 0; i < LARGEST_VARINT && reader->at + i < reader->end; i++) {
+    for (unsigned i = 0; i < LARGEST_VARINT && reader->at + i < reader->end; i++) {
         uint64_t bits = reader->at[i] & 0x7fu;
         if (i == LARGEST_VARINT - 1 && bits > 1)
             break;
