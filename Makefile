@@ -23,7 +23,8 @@ ZSTD_LIBS ?= -lzstd
 # Knows the VM: the rest of c_src is plain C and tested as such.
 NIF_SOURCES = nif tracer term profile_nif vm_heap session
 PLAIN_SOURCES = $(filter-out $(NIF_SOURCES),$(basename $(notdir $(wildcard c_src/*.c))))
-HEADERS = $(wildcard c_src/*.h) build/view_html_page.h
+ARRAYS = build/view_html_page.h build/view_svg_script.h
+HEADERS = $(wildcard c_src/*.h) $(ARRAYS)
 NIF_OBJECTS = $(NIF_SOURCES:%=build/nif/%.o) $(PLAIN_SOURCES:%=build/nif/%.o)
 BEAMS = $(patsubst erl/%.erl,ebin/%.beam,$(wildcard erl/*.erl))
 
@@ -52,12 +53,16 @@ build/nif/%.o: c_src/%.c $(HEADERS) | build/nif
 	$(SAY) "  CC    $<"
 	$(Q)$(CC) $(CFLAGS) -fPIC -isystem $(ERTS_INCLUDE) -c -o $@ $<
 
-# The page as a C array.
-build/view_html_page.h: c_src/view_html.html | build
-	$(Q){ echo 'static const unsigned char ember_html_page[] = {'; \
+# What views put into their files as it is, as C arrays.
+build/view_html_page.h: c_src/view_html.html
+build/view_html_page.h: ARRAY = ember_html_page
+build/view_svg_script.h: c_src/view_svg.js
+build/view_svg_script.h: ARRAY = ember_svg_script
+$(ARRAYS): | build
+	$(Q){ echo 'static const unsigned char $(ARRAY)[] = {'; \
 	  od -An -v -tx1 $< | sed 's/ \([0-9a-f][0-9a-f]\)/0x\1,/g'; \
 	  echo '};'; \
-	  echo 'static const size_t ember_html_page_size = sizeof ember_html_page;'; } > $@.tmp
+	  echo 'static const size_t $(ARRAY)_size = sizeof $(ARRAY);'; } > $@.tmp
 	$(Q)mv $@.tmp $@
 
 ERLC_FLAGS = +debug_info +warn_missing_spec +warn_export_vars +warn_unused_import -Werror
@@ -140,7 +145,9 @@ tsan: TORTURE = $(filter $(C_BUILD)/torture_%,$(C_TESTS))
 tsan:
 	$(VARIANT_OF_C) CFLAGS="$(SANITIZED) -fsanitize=thread" C_TESTS="$(TORTURE:$(C_BUILD)/%=build/tsan/%)"
 
-valgrind: export UNDER = valgrind -q --trace-children=yes --leak-check=full
+# The last: for tests that go on after a page fault.
+valgrind: export UNDER = valgrind -q --trace-children=yes --leak-check=full --fair-sched=try \
+    --vex-iropt-register-updates=allregs-at-mem-access
 valgrind:
 	$(VARIANT_OF_C) CFLAGS="-O1 -g"
 
@@ -149,7 +156,7 @@ SECONDS ?= 60
 .PHONY: fuzz $(FUZZ_TARGETS)
 fuzz: $(FUZZ_TARGETS)
 
-$(FUZZ_TARGETS): build/view_html_page.h
+$(FUZZ_TARGETS): $(ARRAYS)
 	$(Q)mkdir -p build/fuzz/$@.corpus
 	$(Q)clang $(CFLAGS) $(SANITIZED) -fsanitize=fuzzer,address,undefined -o build/fuzz/$@ \
 	    test/fuzz/$@.c $(PLAIN_SOURCES:%=c_src/%.c) $(ZSTD_LIBS) -lpthread
@@ -192,7 +199,7 @@ check-rebar:
 # ---- Other checks ---------------------------------------------------------------
 
 .PHONY: lint dialyzer xref bench
-lint: build/view_html_page.h
+lint: $(ARRAYS)
 	$(Q)tools/lint $(ERTS_INCLUDE)
 
 dialyzer: modules build/otp.plt
