@@ -7,12 +7,14 @@ extern const struct ember_view ember_view_html;
 extern const struct ember_view ember_view_brendan_gregg;
 extern const struct ember_view ember_view_speedscope;
 extern const struct ember_view ember_view_callgrind;
+extern const struct ember_view ember_view_svg;
 
 static const struct ember_view *const views[] = {
     &ember_view_html,
     &ember_view_brendan_gregg,
     &ember_view_speedscope,
     &ember_view_callgrind,
+    &ember_view_svg,
 };
 
 const struct ember_view *ember_view_at(unsigned i)

@@ -9,7 +9,7 @@ import { fileURLToPath, pathToFileURL } from "node:url";
 import { chromium } from "playwright-core";
 
 const root = join(dirname(fileURLToPath(import.meta.url)), "../..");
-const sampleProgram = process.env.EMBER_HTML_SAMPLE ?? join(root, "build/html_sample");
+const sampleProgram = process.env.EMBER_VIEW_SAMPLE ?? join(root, "build/plain/view_sample");
 
 const browserOptions = {
   executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
@@ -32,16 +32,16 @@ export class Pages {
     rmSync(this.folder, { recursive: true });
   }
 
-  write(sample, metric = "time") {
-    const file = join(this.folder, `${sample}-${metric}.html`);
-    execFileSync(sampleProgram, [sample, file, metric]);
+  write(sample, metric = "time", format = "html") {
+    const file = join(this.folder, `${sample}-${metric}.${format}`);
+    execFileSync(sampleProgram, [sample, format, file, metric], { stdio: ["ignore", "ignore", "inherit"] });
     return file;
   }
 
   // Motion is off, so that what a test sees is final. An error in the page and
   // any request for another file fail the test that asks for `problems`.
-  async open(sample, { metric, ...options } = {}) {
-    const file = this.write(sample, metric);
+  async open(sample, { metric, format, ...options } = {}) {
+    const file = this.write(sample, metric, format);
     const page = await this.browser.newPage({ viewport: { width: 1200, height: 900 }, reducedMotion: "reduce", ...options });
     page.problems = [];
     page.on("pageerror", (error) => page.problems.push(`error: ${error.message}`));
