@@ -17,13 +17,21 @@ static void make_sample(const char *name)
     cr_assert(ember_profile_check(&profile) || profile.node_count == 0);
 }
 
-/* The profile in a format, as a string: no format has zero bytes in it. */
-static char *written(const struct ember_view *view, enum ember_metric metric)
+/* The profile in a format. */
+static inline struct ember_sink written_sink(const struct ember_view *view,
+                                             enum ember_metric metric)
 {
     struct ember_sink sink;
     ember_sink_init(&sink);
     view->write(&profile, &(struct ember_view_options){metric}, &sink);
     cr_assert(!sink.failed);
+    return sink;
+}
+
+/* In a format of text, as a string. */
+static inline char *written(const struct ember_view *view, enum ember_metric metric)
+{
+    struct ember_sink sink = written_sink(view, metric);
     char *text = calloc(1, sink.size + 1);
     if (sink.size > 0)
         memcpy(text, sink.data, sink.size);
@@ -32,7 +40,7 @@ static char *written(const struct ember_view *view, enum ember_metric metric)
     return text;
 }
 
-static void cr_assert_has(const char *text, const char *part)
+static inline void cr_assert_has(const char *text, const char *part)
 {
     cr_assert(strstr(text, part), "no %s in %.3000s", part, text);
 }
