@@ -38,30 +38,55 @@ static uint64_t to_ns(uint64_t ticks, const struct ember_build *build)
     return (uint64_t)((double)ticks * build->ns_per_tick + 0.5);
 }
 
-static uint64_t cost_of(const struct ember_tree_node *node, const struct ember_build *build)
+static double cost_of(const struct ember_tree_node *node, const struct ember_build *build)
 {
     double cost = 0;
     for (int kind = 0; kind < EMBER_COST_KINDS; kind++)
         cost += node->events[kind] * build->cost_ns[kind];
-    return (uint64_t)(cost + 0.5);
+    return cost;
+}
+
+/* What is left of a node's own time when the cost of its events is taken off. */
+static double left_of(const struct ember_tree_node *node, const struct ember_build *build)
+{
+    return (double)node->own_ticks * build->ns_per_tick - cost_of(node, build);
+}
+
+/* The cost of an event is a mean, so for some nodes less than nothing is left.
+ * They get nothing, and the others get that much less, in proportion: so the
+ * sum is right. 1 where nothing would be left in all. */
+static double share_of_left(const struct ember_call_tree *tree, const struct ember_build *build)
+{
+    double sum = 0;
+    double positive = 0;
+    for (uint32_t i = 0; i < tree->count; i++) {
+        double left = left_of(&tree->nodes[i], build);
+        sum += left;
+        positive += left > 0 ? left : 0;
+    }
+    return sum > 0 ? sum / positive : 1;
 }
 
 static struct ember_metrics measure(const struct ember_call_tree *tree, uint32_t index,
-                                    struct ember_info *info, const struct ember_build *build)
+                                    double share, const struct ember_build *build)
 {
     const struct ember_tree_node *node = &tree->nodes[index];
-    uint64_t raw = to_ns(node->own_ticks, build);
-    uint64_t cost = cost_of(node, build);
-    uint64_t own = raw > cost ? raw - cost : 0;
-    info->raw_ns += raw;
-    info->compensated_ns += raw - own;
+    double left = left_of(node, build);
     return (struct ember_metrics){
         .calls = node->calls,
-        .own_ns = own,
+        .own_ns = left > 0 ? (uint64_t)(left * share + 0.5) : 0,
         .off_cpu_ns = to_ns(tree->pauses[index].off_cpu_ticks, build),
         .gc_ns = to_ns(tree->pauses[index].gc_ticks, build),
         .words = node->words,
     };
+}
+
+static void count_time(struct ember_info *info, const struct ember_tree_node *from,
+                       const struct ember_node *to, const struct ember_build *build)
+{
+    uint64_t raw = to_ns(from->own_ticks, build);
+    info->raw_ns += raw;
+    info->compensated_ns += raw > to->own.own_ns ? raw - to->own.own_ns : 0;
 }
 
 static bool build_nodes(struct ember_profile *profile, const struct ember_run *run,
@@ -74,13 +99,15 @@ static bool build_nodes(struct ember_profile *profile, const struct ember_run *r
     for (uint32_t i = 0; i < known; i++)
         map[i] = EMBER_NONE;
     bool named = true;
+    double share = share_of_left(&run->tree, build);
     for (uint32_t i = 0; named && i < run->tree.count; i++) {
         const struct ember_tree_node *from = &run->tree.nodes[i];
         struct ember_node *to = &profile->nodes[profile->node_count++];
         to->parent = from->parent;
         to->process = from->process;
         to->function = map_function(profile, map, from->function, build);
-        to->own = measure(&run->tree, i, &profile->info, build);
+        to->own = measure(&run->tree, i, share, build);
+        count_time(&profile->info, from, to, build);
         named = from->function == EMBER_NONE || to->function != EMBER_NONE;
     }
     free(map);
