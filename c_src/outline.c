@@ -344,22 +344,32 @@ static int by_text(const void *left, const void *right)
 {
     const struct ember_function *const *a = left;
     const struct ember_function *const *b = right;
-    int order = strcmp((*a)->text, (*b)->text);
-    return order ? order : (*a > *b) - (*a < *b);
+    return strcmp((*a)->text, (*b)->text);
 }
 
-static void number(struct ember_names *names, const struct ember_profile *profile,
-                   const struct ember_function **sorted, uint32_t used)
+static int by_module(const void *left, const void *right)
 {
+    const struct ember_function *const *a = left;
+    const struct ember_function *const *b = right;
+    return strcmp((*a)->module, (*b)->module);
+}
+
+typedef int compare_functions(const void *, const void *);
+
+static void number(struct ember_names *names, const struct ember_profile *profile,
+                   const struct ember_function **sorted, uint32_t used,
+                   compare_functions *compare)
+{
+    qsort(sorted, used, sizeof(struct ember_function *), compare);
     for (uint32_t i = 0; i < used; i++) {
-        bool repeated = i > 0 && strcmp(sorted[i]->text, sorted[i - 1]->text) == 0;
-        if (!repeated)
+        if (i == 0 || compare(&sorted[i], &sorted[i - 1]) != 0)
             names->function[names->count++] = (uint32_t)(sorted[i] - profile->functions);
         names->id[sorted[i] - profile->functions] = names->count - 1;
     }
 }
 
-bool ember_names_init(struct ember_names *names, const struct ember_outline *outline)
+bool ember_names_init(struct ember_names *names, const struct ember_outline *outline,
+                      enum ember_naming naming)
 {
     const struct ember_profile *profile = outline->profile;
     size_t count = (size_t)profile->function_count + 1;
@@ -378,8 +388,8 @@ bool ember_names_init(struct ember_names *names, const struct ember_outline *out
         for (uint32_t i = 0; i < profile->function_count; i++)
             if (names->id[i] != EMBER_NONE)
                 sorted[used++] = &profile->functions[i];
-        qsort(sorted, used, sizeof(struct ember_function *), by_text);
-        number(names, profile, sorted, used);
+        number(names, profile, sorted, used,
+               naming == EMBER_NAMING_MODULE ? by_module : by_text);
     }
     free(sorted);
     return made;

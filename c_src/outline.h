@@ -73,15 +73,21 @@ uint32_t ember_outline_extent(const struct ember_outline *outline, uint32_t row)
 const char *ember_outline_title(const struct ember_outline *outline, uint32_t row,
                                 struct ember_sink *text);
 
-/* Function texts without repetition, of the rows. */
+/* What the functions of the rows are called, without repetition. */
+enum ember_naming {
+    EMBER_NAMING_TEXT,
+    EMBER_NAMING_MODULE,
+};
+
 struct ember_names {
     uint32_t *id;       /* of each function; EMBER_NONE: not in the outline */
-    uint32_t *function; /* of each id: one that has the text */
+    uint32_t *function; /* of each id: one that has the name */
     uint32_t count;
 };
 
 /* false when out of memory. ember_names_fini afterwards in any case. */
-bool ember_names_init(struct ember_names *names, const struct ember_outline *outline);
+bool ember_names_init(struct ember_names *names, const struct ember_outline *outline,
+                      enum ember_naming naming);
 void ember_names_fini(struct ember_names *names);
 
 /* What a reader should know about the numbers, as one line of text: events lost, stacks left out

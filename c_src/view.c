@@ -8,6 +8,7 @@ extern const struct ember_view ember_view_brendan_gregg;
 extern const struct ember_view ember_view_speedscope;
 extern const struct ember_view ember_view_callgrind;
 extern const struct ember_view ember_view_svg;
+extern const struct ember_view ember_view_firefox;
 extern const struct ember_view ember_view_pprof;
 extern const struct ember_view ember_view_ember;
 
@@ -17,6 +18,7 @@ static const struct ember_view *const views[] = {
     &ember_view_speedscope,
     &ember_view_callgrind,
     &ember_view_svg,
+    &ember_view_firefox,
     &ember_view_pprof,
     &ember_view_ember,
 };

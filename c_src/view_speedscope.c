@@ -242,7 +242,7 @@ static void write_view(const struct ember_profile *profile,
 {
     struct file file = {.sink = sink};
     if (ember_outline_init(&file.outline, profile, &limits) &&
-        ember_names_init(&file.names, &file.outline) &&
+        ember_names_init(&file.names, &file.outline, EMBER_NAMING_TEXT) &&
         (file.path = calloc((size_t)file.outline.depth + 1, sizeof file.path[0])))
         write_file(&file, options->metric);
     else
