@@ -9,6 +9,7 @@ extern const struct ember_view ember_view_speedscope;
 extern const struct ember_view ember_view_callgrind;
 extern const struct ember_view ember_view_svg;
 extern const struct ember_view ember_view_firefox;
+extern const struct ember_view ember_view_perf_script;
 extern const struct ember_view ember_view_pprof;
 extern const struct ember_view ember_view_ember;
 
@@ -19,6 +20,7 @@ static const struct ember_view *const views[] = {
     &ember_view_callgrind,
     &ember_view_svg,
     &ember_view_firefox,
+    &ember_view_perf_script,
     &ember_view_pprof,
     &ember_view_ember,
 };
