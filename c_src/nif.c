@@ -449,7 +449,7 @@ static ErlNifFunc functions[] = {
     {"profile_annotate", 4, ember_profile_nif_annotate, 0},
     {"profile_encode", 1, ember_profile_nif_encode, ERL_NIF_DIRTY_JOB_CPU_BOUND},
     {"profile_decode", 1, ember_profile_nif_decode, ERL_NIF_DIRTY_JOB_CPU_BOUND},
-    {"profile_format", 3, ember_profile_nif_format, ERL_NIF_DIRTY_JOB_CPU_BOUND},
+    {"profile_format", 4, ember_profile_nif_format, ERL_NIF_DIRTY_JOB_CPU_BOUND},
     {"views", 0, ember_profile_nif_views, 0},
 };
 

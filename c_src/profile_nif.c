@@ -393,20 +393,31 @@ static bool get_metric(ErlNifEnv *env, ERL_NIF_TERM term, enum ember_metric *met
     return false;
 }
 
-/* format(Profile, ViewAtom, MetricAtom) -> binary */
+/* A binary as a string to be freed, or NULL for an atom; false when it is neither. */
+static bool get_maybe_text(ErlNifEnv *env, ERL_NIF_TERM term, char **text)
+{
+    *text = NULL;
+    return enif_is_atom(env, term) || set_text(env, term, text);
+}
+
+/* format(Profile, ViewAtom, MetricAtom, SymbolsPath | undefined) -> binary */
 ERL_NIF_TERM ember_profile_nif_format(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 {
     struct ember_profile *profile;
-    struct ember_view_options options;
+    struct ember_view_options options = {0};
     struct ember_sink sink;
     char name[64];
+    char *symbols;
     (void)argc;
     if (!get_profile(env, argv[0], &profile) ||
         !enif_get_atom(env, argv[1], name, sizeof name, ERL_NIF_LATIN1) ||
-        !ember_view_find(name) || !get_metric(env, argv[2], &options.metric))
+        !ember_view_find(name) || !get_metric(env, argv[2], &options.metric) ||
+        !get_maybe_text(env, argv[3], &symbols))
         return enif_make_badarg(env);
+    options.symbols = symbols;
     ember_sink_init(&sink);
     ember_view_find(name)->write(profile, &options, &sink);
+    free(symbols);
     if (!sink.failed)
         return take_binary(env, &sink);
     ember_sink_fini(&sink);

@@ -10,7 +10,10 @@ extern const struct ember_view ember_view_callgrind;
 extern const struct ember_view ember_view_svg;
 extern const struct ember_view ember_view_firefox;
 extern const struct ember_view ember_view_perf_script;
+extern const struct ember_view ember_view_chrome;
 extern const struct ember_view ember_view_pprof;
+extern const struct ember_view ember_view_perf;
+extern const struct ember_view ember_view_perf_symbols;
 extern const struct ember_view ember_view_ember;
 
 static const struct ember_view *const views[] = {
@@ -21,7 +24,10 @@ static const struct ember_view *const views[] = {
     &ember_view_svg,
     &ember_view_firefox,
     &ember_view_perf_script,
+    &ember_view_chrome,
     &ember_view_pprof,
+    &ember_view_perf,
+    &ember_view_perf_symbols,
     &ember_view_ember,
 };
 

@@ -17,6 +17,7 @@ enum ember_metric {
 
 struct ember_view_options {
     enum ember_metric metric; /* what a format with one value shows, and html shows first */
+    const char *symbols;      /* perf: path of the file of perf_symbols; NULL: none */
 };
 
 struct ember_view {

@@ -8,13 +8,13 @@
 -export([start/4, stop/0, open/2, close/1, set_costs/4, stats/0, check_layout/3,
          forget_layout/2]).
 -export([profile_info/1, profile_processes/1, profile_functions/2, profile_stacks/1,
-         profile_merge/1, profile_annotate/4, profile_encode/1, profile_decode/1, profile_format/3,
+         profile_merge/1, profile_annotate/4, profile_encode/1, profile_decode/1, profile_format/4,
          views/0]).
 -export_type([profile/0, slot/0, capture/0, intake/0]).
 
 -nifs([enabled/3, trace/5, start/4, stop/0, open/2, close/1, set_costs/4, stats/0, check_layout/3,
        forget_layout/2, profile_info/1, profile_processes/1, profile_functions/2, profile_stacks/1,
-       profile_merge/1, profile_annotate/4, profile_encode/1, profile_decode/1, profile_format/3,
+       profile_merge/1, profile_annotate/4, profile_encode/1, profile_decode/1, profile_format/4,
        views/0]).
 -on_load(load/0).
 
@@ -100,8 +100,9 @@ profile_encode(_Profile) -> erlang:nif_error(not_loaded).
 -spec profile_decode(binary()) -> {ok, profile()} | {error, {bad_profile, binary()} | enomem}.
 profile_decode(_Binary) -> erlang:nif_error(not_loaded).
 
--spec profile_format(profile(), atom(), own_time | words | calls) -> binary().
-profile_format(_Profile, _View, _Metric) -> erlang:nif_error(not_loaded).
+-spec profile_format(profile(), atom(), own_time | words | calls, Symbols :: binary() | undefined) ->
+          binary().
+profile_format(_Profile, _View, _Metric, _Symbols) -> erlang:nif_error(not_loaded).
 
 -spec views() -> [{atom(), binary()}].
 views() -> erlang:nif_error(not_loaded).

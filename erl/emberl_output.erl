@@ -83,9 +83,9 @@ formatted(Profile, #{output_format := Format, metric := Metric}) ->
 %% ---- files ----
 
 %% A name that is taken meanwhile is not overwritten: the next number is tried.
-write(Profile, N, Target, Options) ->
+write(Profile, N, Target, #{output_format := Format, metric := Metric} = Options) ->
     File = unicode:characters_to_binary(file_name(Options, Target, N)),
-    case file:write_file(File, formatted(Profile, Options), [exclusive]) of
+    case emberl_profile:write(Profile, Format, File, #{metric => Metric}) of
         ok -> announce(File, Options);
         {error, eexist} -> write(Profile, N + 1, Target, Options);
         {error, Reason} -> failed(File, Reason)

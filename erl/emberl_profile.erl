@@ -15,7 +15,8 @@
               format/0, metric/0]).
 
 -type profile() :: emberl_nif:profile().
--type format() :: html | svg | brendan_gregg | speedscope | callgrind | firefox | perf_script | pprof | ember.
+-type format() :: html | svg | brendan_gregg | speedscope | callgrind | firefox | perf_script | pprof |
+                  perf | perf_symbols | ember.
 -type metric() :: own_time | words | calls.
 %% What a format with a single value shows; `own_time' is all three times.
 -type info() ::
@@ -84,7 +85,10 @@ format(Profile, Format) ->
 %% what a format with a single value shows, and html shows first.
 -spec format(profile(), format(), #{metric => metric()}) -> iodata().
 format(Profile, Format, Options) ->
-    emberl_nif:profile_format(Profile, Format, maps:get(metric, Options, own_time)).
+    emberl_nif:profile_format(Profile, Format, metric(Options), undefined).
+
+metric(Options) ->
+    maps:get(metric, Options, own_time).
 
 %% @equiv write(Profile, Format, File, #{})
 -spec write(profile(), format(), file:filename_all()) -> ok | {error, file:posix()}.
@@ -93,10 +97,37 @@ write(Profile, Format, File) ->
 
 %% @doc Writes an output format to a new file; an existing one is left alone
 %% and gives `{error, eexist}'.
+%%
+%% Format `perf' makes two files: perf finds all in the first, hotspot looks for
+%% names in the second, which is called the same with `.symbols' at the end and
+%% has to stay where it is.
 -spec write(profile(), format(), file:filename_all(), #{metric => metric()}) ->
           ok | {error, file:posix() | badarg | terminated | system_limit}.
+write(Profile, perf, File, Options) ->
+    Symbols = symbols_file(File),
+    case file:write_file(Symbols, format(Profile, perf_symbols, Options), [exclusive]) of
+        ok -> write_perf(Profile, File, Symbols, Options);
+        {error, _} = Error -> Error
+    end;
 write(Profile, Format, File, Options) ->
     file:write_file(File, format(Profile, Format, Options), [exclusive]).
+
+write_perf(Profile, File, Symbols, Options) ->
+    Path = path_text(filename:absname(Symbols)),
+    Data = emberl_nif:profile_format(Profile, perf, metric(Options), Path),
+    case file:write_file(File, Data, [exclusive]) of
+        ok ->
+            ok;
+        {error, _} = Error ->
+            file:delete(Symbols),
+            Error
+    end.
+
+symbols_file(File) when is_binary(File) -> <<File/binary, ".symbols">>;
+symbols_file(File) -> filename:flatten([File, ".symbols"]).
+
+path_text(Path) when is_binary(Path) -> Path;
+path_text(Path) -> unicode:characters_to_binary(Path, unicode, file:native_name_encoding()).
 
 %% @doc One profile with the sums of all: by process and stack.
 -spec merge([profile(), ...]) -> profile().

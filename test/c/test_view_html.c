@@ -38,7 +38,7 @@ static char *write_as(const struct ember_profile *profile, enum ember_metric met
 {
     struct ember_sink sink;
     ember_sink_init(&sink);
-    ember_view_html.write(profile, &(struct ember_view_options){metric}, &sink);
+    ember_view_html.write(profile, &(struct ember_view_options){.metric = metric}, &sink);
     char *data = data_of(&sink);
     ember_sink_fini(&sink);
     return data;

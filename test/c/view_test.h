@@ -23,7 +23,7 @@ static inline struct ember_sink written_sink(const struct ember_view *view,
 {
     struct ember_sink sink;
     ember_sink_init(&sink);
-    view->write(&profile, &(struct ember_view_options){metric}, &sink);
+    view->write(&profile, &(struct ember_view_options){.metric = metric}, &sink);
     cr_assert(!sink.failed);
     return sink;
 }
@@ -53,7 +53,7 @@ static void cr_assert_reports_lack_of_memory(const struct ember_view *view)
         struct ember_sink sink;
         ember_sink_init(&sink);
         allocations_left = allocations;
-        view->write(&profile, &(struct ember_view_options){EMBER_METRIC_OWN_TIME}, &sink);
+        view->write(&profile, &(struct ember_view_options){.metric = EMBER_METRIC_OWN_TIME}, &sink);
         allocations_left = UINT64_MAX;
         failed = sink.failed;
         ember_sink_fini(&sink);
@@ -64,7 +64,7 @@ static void cr_assert_reports_lack_of_memory(const struct ember_view *view)
 static void cr_assert_failed_sink_stays_failed(const struct ember_view *view)
 {
     struct ember_sink sink = {.failed = true};
-    view->write(&profile, &(struct ember_view_options){EMBER_METRIC_OWN_TIME}, &sink);
+    view->write(&profile, &(struct ember_view_options){.metric = EMBER_METRIC_OWN_TIME}, &sink);
     cr_assert(sink.failed);
     cr_assert_eq(sink.size, 0);
 }

@@ -110,6 +110,28 @@ not_a_profile_test() ->
                      emberl_profile:load(in(Directory)))
     end).
 
+%% ---- perf.data, which has a second file ----
+
+perf_test() ->
+    Profile = profile(),
+    with_directory(fun(Directory) ->
+        File = filename:join(Directory, "work.perf.data"),
+        ok = emberl_profile:write(Profile, perf, File),
+        {ok, <<"PERFILE2", _/binary>> = Data} = file:read_file(File),
+        {ok, <<127, "ELF", _/binary>>} = file:read_file(File ++ ".symbols"),
+        Path = unicode:characters_to_binary(File ++ ".symbols"),
+        ?assertMatch({_, _}, binary:match(Data, binary:part(Path, 1, byte_size(Path) - 1))),
+        ?assertEqual({error, eexist}, emberl_profile:write(Profile, perf, list_to_binary(File))),
+        ?assertEqual(2, length(filenames(Directory)))
+    end).
+
+no_second_file_without_the_first_test() ->
+    with_directory(fun(Directory) ->
+        ok = file:write_file(in(Directory), <<"precious">>),
+        ?assertEqual({error, eexist}, emberl_profile:write(profile(), perf, in(Directory))),
+        ?assertEqual(["a profile.ember"], filenames(Directory))
+    end).
+
 %% ---- damage ----
 
 damaged_test() ->

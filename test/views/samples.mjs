@@ -28,3 +28,11 @@ function make(sample, format, extension, metric) {
   const output = execFileSync(program, [sample, format, file, metric], { maxBuffer: 1 << 28 });
   return { file, text: () => readFileSync(file, "utf8"), expected: JSON.parse(output) };
 }
+
+// With the file of symbols beside it, which is named in it.
+export function makePerf(sample) {
+  const symbols = makeFile(sample, "perf_symbols", "perf.symbols").file;
+  const file = join(folder, `${sample}-symbols.perf.data`);
+  const output = execFileSync(program, [sample, "perf", file, "time", symbols], { maxBuffer: 1 << 28 });
+  return { file, expected: JSON.parse(output) };
+}
