@@ -15,7 +15,7 @@
               format/0, metric/0]).
 
 -type profile() :: emberl_nif:profile().
--type format() :: html | svg | brendan_gregg | speedscope | callgrind | firefox | perf_script | pprof |
+-type format() :: html | svg | brendan_gregg | speedscope | callgrind | firefox | perf_script | chrome | pprof |
                   perf | perf_symbols | ember.
 -type metric() :: own_time | words | calls.
 %% What a format with a single value shows; `own_time' is all three times.
