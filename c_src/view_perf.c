@@ -48,7 +48,8 @@ static const struct {
 enum { HEADER_SIZE = 104, ATTRIBUTE_SIZE = 112, SECTION_SIZE = 16, ID_SIZE = 8 };
 enum { IDS_AT = HEADER_SIZE,
        ATTRIBUTES_AT = IDS_AT + EVENTS * ID_SIZE,
-       RECORDS_AT = ATTRIBUTES_AT + EVENTS * (ATTRIBUTE_SIZE + SECTION_SIZE) };
+       ATTRIBUTES_SIZE = EVENTS * (ATTRIBUTE_SIZE + SECTION_SIZE),
+       RECORDS_AT = ATTRIBUTES_AT + ATTRIBUTES_SIZE };
 
 /* Of linux/perf_event.h. */
 enum { TYPE_SOFTWARE = 1, CONFIG_CPU_CLOCK = 0 };
@@ -333,7 +334,7 @@ static void write_header(struct file *file)
     write_8(sink, HEADER_SIZE);
     write_8(sink, ATTRIBUTE_SIZE + SECTION_SIZE);
     write_8(sink, ATTRIBUTES_AT);
-    write_8(sink, EVENTS * (ATTRIBUTE_SIZE + SECTION_SIZE));
+    write_8(sink, ATTRIBUTES_SIZE);
     write_8(sink, RECORDS_AT);
     write_8(sink, 0);
     write_zeros(sink, SECTION_SIZE); /* event types: not used any more */

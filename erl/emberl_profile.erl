@@ -100,7 +100,7 @@ write(Profile, Format, File) ->
 %%
 %% Format `perf' makes two files: perf finds all in the first, hotspot looks for
 %% names in the second, which is called the same with `.symbols' at the end and
-%% has to stay where it is.
+%% has to stay where it is. perf shows 127 frames of a stack; `--max-stack' more.
 -spec write(profile(), format(), file:filename_all(), #{metric => metric()}) ->
           ok | {error, file:posix() | badarg | terminated | system_limit}.
 write(Profile, perf, File, Options) ->
