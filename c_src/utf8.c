@@ -77,18 +77,43 @@ void ember_utf8_write(struct ember_sink *sink, const char *text, size_t size)
     }
 }
 
-void ember_utf8_write_line(struct ember_sink *sink, const char *text)
+/* What regular expressions take for a blank, but for control characters. */
+static bool is_blank(uint32_t character)
+{
+    return character == ' ' || character == 0xa0 || character == 0x1680 ||
+           (character >= 0x2000 && character <= 0x200a) || character == 0x202f ||
+           character == 0x205f || character == 0x3000 || character == 0xfeff;
+}
+
+static bool is_control(uint32_t character)
+{
+    return character < 0x20 || (character >= 0x7f && character < 0xa0) || character == 0x2028 ||
+           character == 0x2029;
+}
+
+static void write_line(struct ember_sink *sink, const char *text, bool word)
 {
     while (*text) {
         uint32_t character = EMBER_UTF8_REPLACEMENT;
         size_t size = ember_utf8_decode(text, &character);
-        bool control = character < 0x20 || (character >= 0x7f && character < 0xa0);
-        if (control || character == 0x2028 || character == 0x2029)
-            ember_sink_printf(sink, "\\x%02x", (unsigned)character);
-        else if (size > 0)
-            ember_sink_bytes(sink, text, size);
-        else
+        if (size == 0)
             ember_sink_bytes(sink, replacement, sizeof replacement - 1);
+        else if (is_control(character))
+            ember_sink_printf(sink, "\\x%02x", (unsigned)character);
+        else if (word && is_blank(character))
+            ember_sink_text(sink, "_");
+        else
+            ember_sink_bytes(sink, text, size);
         text += size > 0 ? size : 1;
     }
+}
+
+void ember_utf8_write_line(struct ember_sink *sink, const char *text)
+{
+    write_line(sink, text, false);
+}
+
+void ember_utf8_write_word(struct ember_sink *sink, const char *text)
+{
+    write_line(sink, text, true);
 }

@@ -29,4 +29,7 @@ void ember_utf8_write(struct ember_sink *sink, const char *text, size_t size);
 /* Written on one line: control characters become \xNN. */
 void ember_utf8_write_line(struct ember_sink *sink, const char *text);
 
+/* Written as one word: blanks become _ as well. */
+void ember_utf8_write_word(struct ember_sink *sink, const char *text);
+
 #endif

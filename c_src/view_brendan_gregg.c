@@ -5,92 +5,108 @@
  *
  * The readers split at ';' and at the last space, and take "frame 3 10" for a
  * pair of numbers, so these characters cannot stand in a frame. Times are in
- * microseconds: some readers make one sample of each unit.
+ * microseconds: some readers make one sample of each unit. What a stack has below
+ * that is carried to the next, so that it is not lost where there are many small
+ * stacks: every stack's time with callees is right to a microsecond.
  */
-#include "view.h"
+#include "outline.h"
+#include "utf8.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-static void write_frame(struct ember_sink *sink, const char *text)
+/* A line has the whole stack in it. */
+static const struct ember_outline_limits common_limits = {
+    .stacks = UINT32_MAX,
+    .processes = UINT32_MAX,
+    .depth = 4000,
+    .values = UINT64_MAX,
+    .frames = 4000000,
+};
+
+struct file {
+    struct ember_outline outline;
+    struct ember_sink *sink;
+    struct ember_sink text;
+    struct ember_sink stack; /* of the row that is written */
+    size_t *ends;            /* where the frame at each depth ends in it */
+    uint64_t carry;          /* ns */
+};
+
+static void write_frame(struct ember_sink *stack, const char *name)
 {
-    for (const char *c = text; *c; c++) {
-        char safe = *c;
-        if (safe == ';')
-            safe = ':';
-        else if ((unsigned char)safe <= ' ' || safe == 0x7f)
-            safe = '_';
-        ember_sink_bytes(sink, &safe, 1);
-    }
+    size_t start = stack->size;
+    ember_utf8_write_word(stack, name);
+    for (size_t i = start; i < stack->size; i++)
+        if (stack->data[i] == ';')
+            stack->data[i] = ':';
 }
 
-static void write_process(const struct ember_profile *profile, uint32_t process,
-                          struct ember_sink *sink)
+static void enter_row(struct file *file, uint32_t row)
 {
-    const struct ember_process *p = &profile->processes[process];
-    write_frame(sink, p->pid_text);
-    if (p->name || p->label) {
-        ember_sink_text(sink, "_");
-        write_frame(sink, p->name ? p->name : p->label);
+    const struct ember_profile *profile = file->outline.profile;
+    uint32_t depth = file->outline.rows[row].depth;
+    file->stack.size = depth > 0 ? file->ends[depth - 1] : 0;
+    if (depth > 0) {
+        ember_sink_text(&file->stack, ";");
+        write_frame(&file->stack,
+                    profile->functions[profile->nodes[file->outline.rows[row].node].function].text);
+    } else {
+        write_frame(&file->stack, ember_outline_title(&file->outline, row, &file->text));
     }
+    file->ends[depth] = file->stack.size;
 }
 
-static void write_stack(const struct ember_profile *profile, uint32_t node,
-                        struct ember_sink *sink)
-{
-    uint32_t path[4096];
-    uint32_t depth = 0;
-    uint32_t at = node;
-    for (; profile->nodes[at].parent != EMBER_NONE && depth < 4096; at = profile->nodes[at].parent)
-        path[depth++] = profile->nodes[at].function;
-    write_process(profile, profile->nodes[node].process, sink);
-    while (depth > 0) {
-        ember_sink_text(sink, ";");
-        write_frame(sink, profile->functions[path[--depth]].text);
-    }
-}
-
-static void write_line(const struct ember_profile *profile, uint32_t node, const char *pseudo,
-                       uint64_t value, struct ember_sink *sink)
+static void write_line(struct file *file, const char *pseudo, uint64_t value)
 {
     if (value == 0)
         return;
-    write_stack(profile, node, sink);
-    if (pseudo)
-        ember_sink_printf(sink, ";%s", pseudo);
-    ember_sink_printf(sink, " %" PRIu64 "\n", value);
+    ember_sink_bytes(file->sink, file->stack.data, file->stack.size);
+    if (pseudo) {
+        ember_sink_text(file->sink, ";");
+        ember_sink_text(file->sink, pseudo);
+    }
+    ember_sink_text(file->sink, " ");
+    ember_sink_unsigned(file->sink, value);
+    ember_sink_text(file->sink, "\n");
 }
 
-static uint64_t microseconds(uint64_t ns)
+static uint64_t microseconds(struct file *file, uint64_t ns)
 {
-    return (ns + 500) / 1000;
+    uint64_t sum = file->carry + ns;
+    file->carry = sum % 1000;
+    return sum / 1000;
 }
 
-static void write_node(const struct ember_profile *profile, uint32_t node,
-                       enum ember_metric metric, struct ember_sink *sink)
+static void write_rows(struct file *file, enum ember_metric metric)
 {
-    const struct ember_metrics *own = &profile->nodes[node].own;
-    switch (metric) {
-    case EMBER_METRIC_OWN_TIME:
-        write_line(profile, node, NULL, microseconds(own->own_ns), sink);
-        write_line(profile, node, "[gc]", microseconds(own->gc_ns), sink);
-        write_line(profile, node, "[off-cpu]", microseconds(own->off_cpu_ns), sink);
-        break;
-    case EMBER_METRIC_WORDS:
-        write_line(profile, node, NULL, own->words > 0 ? (uint64_t)own->words : 0, sink);
-        break;
-    case EMBER_METRIC_CALLS:
-        write_line(profile, node, NULL, own->calls, sink);
-        break;
+    for (uint32_t row = 0; row < file->outline.count; row++) {
+        struct ember_slice slices[EMBER_MAX_SLICES];
+        unsigned count = ember_outline_slices(&file->outline, row, metric, slices);
+        enter_row(file, row);
+        for (unsigned i = 0; i < count && !file->stack.failed; i++)
+            write_line(file, slices[i].frame,
+                       metric == EMBER_METRIC_OWN_TIME ? microseconds(file, slices[i].value)
+                                                       : slices[i].value);
     }
 }
 
 static void write_view(const struct ember_profile *profile,
                        const struct ember_view_options *options, struct ember_sink *sink)
 {
-    for (uint32_t node = 0; node < profile->node_count; node++)
-        write_node(profile, node, options->metric, sink);
+    struct file file = {.sink = sink, .carry = 500};
+    struct ember_outline_limits limits = common_limits;
+    limits.metrics = 1u << options->metric;
+    if (ember_outline_init(&file.outline, profile, &limits) &&
+        (file.ends = calloc((size_t)file.outline.depth + 1, sizeof file.ends[0])))
+        write_rows(&file, options->metric);
+    else
+        sink->failed = true;
+    sink->failed |= file.text.failed || file.stack.failed;
+    free(file.ends);
+    ember_outline_fini(&file.outline);
+    ember_sink_fini(&file.text);
+    ember_sink_fini(&file.stack);
 }
 
 const struct ember_view ember_view_brendan_gregg = {

@@ -43,28 +43,6 @@ struct file {
     uint64_t now;
 };
 
-/* What readers' regular expressions take for a blank. */
-static bool is_blank(uint32_t character)
-{
-    return character == ' ' || character == 0xa0 || character == 0x1680 ||
-           (character >= 0x2000 && character <= 0x200a) || character == 0x202f ||
-           character == 0x205f || character == 0x3000 || character == 0xfeff;
-}
-
-static void write_word(struct ember_sink *sink, const char *text)
-{
-    while (*text) {
-        uint32_t character = EMBER_UTF8_REPLACEMENT;
-        size_t size = ember_utf8_decode(text, &character);
-        size_t step = size > 0 ? size : 1;
-        char one[5] = "";
-        for (size_t i = 0; i < step; i++)
-            one[i] = text[i];
-        ember_utf8_write_line(sink, is_blank(character) ? "_" : one);
-        text += step;
-    }
-}
-
 /* ---- Samples ------------------------------------------------------------- */
 
 /* Where in `lines` the frame's line begins. */
@@ -74,7 +52,7 @@ static size_t make_line(struct file *file, uint64_t address, const char *name, c
     ember_sink_printf(&file->lines, "\t%8" PRIx64 " ", address);
     ember_utf8_write_line(&file->lines, name[0] ? name : "?");
     ember_sink_text(&file->lines, " (");
-    write_word(&file->lines, object);
+    ember_utf8_write_word(&file->lines, object);
     ember_sink_text(&file->lines, ")\n");
     return at;
 }
@@ -142,7 +120,7 @@ static void write_processes(struct file *file)
     for (uint32_t row = 0; row < file->outline.count;) {
         uint32_t rows = ember_outline_extent(&file->outline, row);
         command.size = 0;
-        write_word(&command, ember_outline_title(&file->outline, row, &file->text));
+        ember_utf8_write_word(&command, ember_outline_title(&file->outline, row, &file->text));
         ember_sink_bytes(&command, "", 1);
         file->process++;
         if (!command.failed)

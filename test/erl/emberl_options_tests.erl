@@ -75,7 +75,7 @@ texts() ->
               ?assertMatch({match, _}, re:run(Text, Expected))
       end}
      || {Options, Expected} <- [{#{return => file}, "file is not value, filename, flamegraph, profile or all"},
-                                {#{output_format => svg}, "svg is not .*brendan_gregg"},
+                                {#{output_format => gif}, "gif is not .*brendan_gregg"},
                                 {#{colour => red}, "unknown option.*output_directory.*timeout"},
                                 {#{timeout => 0}, "above 0, or infinity"}]].
 
