@@ -12,7 +12,7 @@
 
 bad_values() ->
     [{return, [file, filenames, "value", undefined, []]},
-     {output_format, [svg, plain, "html", undefined, 1]},
+     {output_format, [gif, plain, "html", undefined, 1]},
      {output_directory, [undefined, "", <<>>, 1, ["a", b], [0], "a" ++ [0], <<255, 254>>, {dir}]},
      {output_file, [undefined, "", "a/b", "/a", "a" ++ [0], <<"a/b">>, 1]},
      {open, [firefox, "", undefined, 1, [a], true]},
