@@ -162,7 +162,7 @@ static uint32_t add_process(struct ember_profile *into, const struct ember_proce
 static uint32_t merge_process(struct merge *merge, const struct ember_process *from,
                               uint32_t parent)
 {
-    uint64_t hash = hash_text(hash_text(from->pid, from->pid_text), from->name);
+    uint64_t hash = hash_text(hash_text(0, from->pid_text), from->name);
     for (uint64_t i = hash >> 32;; i++) {
         uint32_t *slot = &merge->processes.slots[i & merge->processes.mask];
         if (*slot == 0) {
