@@ -148,6 +148,7 @@ tsan:
 # The last: for tests that go on after a page fault.
 valgrind: export UNDER = valgrind -q --trace-children=yes --leak-check=full --fair-sched=try \
     --vex-iropt-register-updates=allregs-at-mem-access
+valgrind: export EMBER_ROUNDS ?= 1000
 valgrind:
 	$(VARIANT_OF_C) CFLAGS="-O1 -g"
 
