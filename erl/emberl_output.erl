@@ -108,11 +108,12 @@ file_name(#{output_directory := Directory, output_file := Name} = Options, _Targ
 
 %% graph.html, graph-2.html, ...; the extension is added where it is missing
 numbered(Name, N, Extension) ->
-    Root = case filename:extension(Name) of
-               "." ++ Extension -> filename:rootname(Name);
-               _ -> Name
+    Dotted = [$. | Extension],
+    Root = case lists:suffix(Dotted, Name) of
+               true -> lists:sublist(Name, length(Name) - length(Dotted));
+               false -> Name
            end,
-    [Root, [["-", integer_to_list(N)] || N > 1], ".", Extension].
+    [Root, [["-", integer_to_list(N)] || N > 1], Dotted].
 
 extension(#{output_format := Format}) ->
     {Format, Extension} = lists:keyfind(Format, 1, emberl_nif:views()),
