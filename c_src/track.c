@@ -101,7 +101,7 @@ static void tail_call(struct ember_track *track, uint32_t function, int32_t dept
     struct ember_frame old = track->frames[track->depth - 1];
     int32_t entered = depth + (old.marked ? 0 : (int32_t)track->layout->return_to_words);
     uint32_t again = shown ? find_in_chain(track, function) : EMBER_NONE;
-    bool known = again != EMBER_NONE && again + 1 >= track->base;
+    bool known = again != EMBER_NONE;
     if (known)
         track->depth = again + 1;
     uint32_t node = shown && !known ? callee_node(track, function) : ember_track_top_index(track);
@@ -233,18 +233,15 @@ void ember_track_call(struct ember_track *track, uint32_t function, int32_t dept
 }
 
 /* A caught exception names the function that catches while the stack pointer
- * still shows where it was raised. What follows it by tail calls stays: it runs
- * in the very frame that catches. */
+ * still shows where it was raised. */
 static void unwind_to(struct ember_track *track, uint32_t function)
 {
-    uint32_t i = track->depth;
-    while (i > 0 && i >= track->base && function_at(track, i - 1) != function)
-        i--;
-    if (function == EMBER_NONE || i == 0 || i < track->base)
-        return;
-    while (i < track->depth && track->frames[i].tail)
-        i++;
-    track->depth = i;
+    for (uint32_t i = track->depth; function != EMBER_NONE && i >= track->base && i > 0; i--) {
+        if (function_at(track, i - 1) == function) {
+            track->depth = i;
+            return;
+        }
+    }
 }
 
 /* Whether the frame is just what a return to `depth` leaves. */

@@ -3,6 +3,7 @@
  * The recorder on programs that every profile must get right. The model of the
  * VM compares each finished run with what it knows; the tests say the rest.
  */
+#include "random.h"
 #include "synthetic_vm.h"
 
 enum { MAIN, A, B, C, D, OTHER_MODULE = 8, DEEP = 10000, MANY = 1000000, SLOT = 0 };
@@ -414,6 +415,21 @@ Test(recorder, events_of_each_cost_are_counted)
     }
 }
 
+Test(recorder, words_of_a_trace_frame_are_not_missed_in_another_block)
+{
+    ON_EACH_VM(layout)
+    {
+        start(layout);
+        vm_open(&vm, SLOT, MAIN, 1);
+        vm_call(&vm, p, MAIN);
+        vm_displace(p, 123456, 500);
+        allocate(20);
+        leaf();
+        vm_return(&vm, p);
+        cr_assert_eq(VM_NODE(&vm, 0, MAIN).words, 20);
+    }
+}
+
 /* ---- Captures ------------------------------------------------------------ */
 
 static void capture_inside(void)
@@ -522,6 +538,55 @@ Test(recorder, only_the_modules_asked_for_are_shown)
         cr_assert_eq(VM_NODE(&vm, 0, MAIN, A).calls, 1);
         cr_assert_eq(VM_NODE(&vm, 0, MAIN, B, C).calls, 1);
         cr_assert_eq(VM_NODE(&vm, 0, MAIN, B).own_ticks, 2);
+    }
+}
+
+static void catch_in_hidden_target(void)
+{
+    call(OTHER_MODULE);
+    tail(MAIN); /* not shown, other than the captured call */
+    call(D);
+    vm_throw(&vm, p, 2, true);
+    work(7);
+    call(OTHER_MODULE + 1);
+    back();
+    back();
+}
+
+Test(recorder, function_not_shown_may_catch_where_its_callers_stand)
+{
+    ON_EACH_VM(layout)
+    {
+        struct ember_capture options = vm_options(MAIN);
+        options.modules = malloc(sizeof *options.modules);
+        options.modules[0] = vm_mfa(OTHER_MODULE).module;
+        options.module_count = 1;
+        start(layout);
+        capture_with(catch_in_hidden_target, &options);
+        cr_assert_eq(VM_NODE(&vm, 0, MAIN, OTHER_MODULE, OTHER_MODULE + 1).calls, 1);
+    }
+}
+
+static void tail_call_hidden_target(void)
+{
+    call(OTHER_MODULE);
+    tail(MAIN);
+    tail(OTHER_MODULE);
+    back();
+}
+
+Test(recorder, functions_not_shown_do_not_part_a_chain)
+{
+    ON_EACH_VM(layout)
+    {
+        struct ember_capture options = vm_options(MAIN);
+        options.modules = malloc(sizeof *options.modules);
+        options.modules[0] = vm_mfa(OTHER_MODULE).module;
+        options.module_count = 1;
+        options.fold_recursion = false;
+        start(layout);
+        capture_with(tail_call_hidden_target, &options);
+        cr_assert_eq(VM_NODE(&vm, 0, MAIN, OTHER_MODULE).calls, 2);
     }
 }
 
@@ -644,29 +709,26 @@ Test(recorder, process_that_dies_ends_its_run)
     }
 }
 
-Test(recorder, processes_are_told_apart_by_the_thousand)
+Test(recorder, processes_are_told_apart_while_others_die)
 {
-    struct vm_process *first = NULL;
+    enum { CHILDREN = 60 };
+    struct vm_process *children[CHILDREN];
+    struct random random = {1};
     start(&vm_layout_27);
     vm_open(&vm, SLOT, MAIN, 1);
     vm_call(&vm, p, MAIN);
-    for (uint32_t round = 0; round < 40; round++) {
-        for (uint64_t i = 0; i < 50; i++) {
-            struct vm_process *next = vm_spawn(&vm, p, 100 + round * 50 + i);
-            first = i == 0 ? next : first;
-            run_child(next, A, 1);
-            if (i > 0) {
-                vm_exit(&vm, next);
-                free(next->frames);
-                free(next);
-                vm.process_count--;
-            }
-        }
+    for (uint64_t i = 0; i < CHILDREN; i++) {
+        children[i] = vm_spawn(&vm, p, random_below(&random, 1 << 26));
+        run_child(children[i], A, 1);
     }
-    run_child(first, B, 7);
+    for (uint64_t i = 0; i < CHILDREN; i += 2) {
+        vm_exit(&vm, children[i]);
+        for (uint64_t other = 1; other < CHILDREN; other += 2)
+            run_child(children[other], B, other);
+    }
     vm_return(&vm, p);
-    cr_assert_eq(vm.finished->process_count, 2001);
-    cr_assert_eq(VM_NODE(&vm, 1951, B).own_ticks, 7);
+    for (uint32_t i = 1; i < CHILDREN; i += 2)
+        cr_assert_eq(VM_NODE(&vm, i + 1, B).calls, CHILDREN / 2);
     vm_fini(&vm);
 }
 
@@ -836,6 +898,125 @@ Test(recorder, process_that_calls_is_neither_collecting_nor_out)
     }
 }
 
+/* B calls A again, which is lost; who returns to A must not unwind B. */
+static void lose_a_recursion(void)
+{
+    call(A);
+    call(B);
+    vm.lose = 1;
+    call(A);
+    call(C);
+    tail(C);
+    back();
+    call(D);
+    back();
+    back();
+    back();
+    back();
+}
+
+Test(recorder, return_is_not_taken_for_an_exception)
+{
+    for (int captured = 0; captured < 2; captured++) {
+        ON_EACH_VM(layout)
+        {
+            struct ember_capture options = vm_options(MAIN);
+            start(layout);
+            vm.compare = false;
+            vm_open_with(&vm, SLOT, MAIN, 1, &options);
+            if (captured)
+                vm_open(&vm, 1, C, 1);
+            vm_call(&vm, p, MAIN);
+            lose_a_recursion();
+            vm_return(&vm, p);
+            cr_assert_eq(VM_NODE(&vm, 0, MAIN, A, B, D).calls, 1);
+        }
+    }
+}
+
+static void lose_a_block(void)
+{
+    call(A);
+    vm.lose = 6;
+    collect_at(50000);
+    cr_assert_eq(vm.lose, 0);
+    call(B);
+    call(C);
+    vm_out(&vm, p); /* the block is told again */
+    vm_in(&vm, p);
+    back();
+    vm_throw(&vm, p, 2, false);
+    tail(D); /* of A */
+    work(10);
+    back();
+}
+
+Test(recorder, frames_seen_without_a_block_go_with_their_callers)
+{
+    ON_EACH_VM(layout)
+    {
+        start(layout);
+        vm.compare = false;
+        capture(lose_a_block);
+        cr_assert_eq(VM_NODE(&vm, 0, MAIN, A, B, C).calls, 1);
+        cr_assert_eq(VM_NODE(&vm, 0, MAIN, A, D).own_ticks, 11);
+    }
+}
+
+static void lose_a_collection_in_place(void)
+{
+    uint32_t block = p->start;
+    allocate(600);
+    call(A);
+    vm.lose = 6;
+    vm_collect(&vm, p, 30, block, p->end - block, 0);
+    call(B);
+    back();
+    back();
+}
+
+Test(recorder, heap_top_that_went_back_is_no_growth)
+{
+    ON_EACH_VM(layout)
+    {
+        start(layout);
+        vm.compare = false;
+        capture(lose_a_collection_in_place);
+        cr_assert_leq(VM_NODE(&vm, 0, MAIN, A).words, 0);
+    }
+}
+
+static void lose_the_start_of_a_collection(void)
+{
+    call(A);
+    vm.lose = 3;
+    collect_at(50000); /* 40 words live */
+    call(B);
+    back();
+    back();
+}
+
+Test(recorder, what_lives_after_a_collection_is_not_allocated)
+{
+    ON_EACH_VM(layout)
+    {
+        start(layout);
+        vm.compare = false;
+        capture(lose_the_start_of_a_collection);
+        cr_assert_eq(VM_NODE(&vm, 0, MAIN, A).words, 0);
+    }
+}
+
+Test(recorder, losses_before_a_run_are_not_its_own)
+{
+    start(&vm_layout_27);
+    vm.lost = 1000;
+    vm.compare = false;
+    capture(lose_a_subtree);
+    cr_assert_eq(vm.finished->lost, 5);
+    vm_fini(&vm);
+}
+
 /* ---- Without stack pointer and block ------------------------------------- */
 
 static void loop_blindly(void)
@@ -889,6 +1070,55 @@ Test(recorder, loops_do_not_grow_where_there_is_no_stack_pointer)
         cr_assert_eq(VM_NODE(&vm, 0, MAIN, C).calls, 1);
         cr_assert_lt(ember_run_bytes(vm.finished), 20000);
     }
+}
+
+static void recurse_blindly(void)
+{
+    call(A);
+    call(B);
+    back();
+    call(MAIN); /* by A, which has returned nothing yet */
+    work(10);
+    back();
+    back();
+}
+
+Test(recorder, recursion_after_a_return_is_no_loop)
+{
+    ON_EACH_VM(layout)
+    {
+        start(layout);
+        vm.exact = vm.compare = false;
+        capture(recurse_blindly);
+        cr_assert_eq(VM_NODE(&vm, 0, MAIN, A, MAIN).own_ticks, 11);
+    }
+}
+
+static void send_call(uint32_t function, uint64_t arity)
+{
+    struct ember_event event = vm_event(&vm, p, EMBER_EVENT_CALL);
+    event.stamp |= arity << 4;
+    event.mfa = vm_mfa(function);
+    vm_send(&vm, &event);
+    event.stamp = ember_event_stamp(vm.now, vm_arity(MAIN), EMBER_EVENT_RETURN_TO);
+    event.mfa = vm_mfa(MAIN);
+    vm_send(&vm, &event);
+}
+
+Test(recorder, functions_differ_by_arity)
+{
+    start(&vm_layout_27);
+    vm.exact = vm.compare = false;
+    vm_open(&vm, SLOT, MAIN, 1);
+    vm_call(&vm, p, MAIN);
+    for (int i = 0; i < 10; i++)
+        for (uint64_t arity = 0; arity < 256; arity += 85)
+            send_call(A, arity);
+    vm_return(&vm, p);
+    cr_assert_eq(vm.finished->tree.count, 2 + 4);
+    for (uint32_t i = 2; i < 6; i++)
+        cr_assert_eq(vm.finished->tree.nodes[i].calls, 10);
+    vm_fini(&vm);
 }
 
 /* Words in fragments show at collections only; the sum is right after each. */
