@@ -31,6 +31,8 @@
          owner :: reference(),                       % monitor
          timer :: reference() | undefined,
          runs = [] :: [{pos_integer(), term()}],     % newest first
+         finished = 0 :: non_neg_integer(),          % of them
+         names = #{} :: #{pid() => {binary() | undefined, binary() | undefined}},
          values = #{} :: #{pos_integer() => term()}, % by run
          ended :: undefined | done | timeout | stopped | limit,
          waiting :: undefined | {gen_server:from(), reference() | undefined}}).
@@ -251,12 +253,14 @@ by_slot(Slot, #state{captures = Captures}) ->
 
 add_run(Slot, Run, Profile, State) ->
     case by_slot(Slot, State) of
-        none ->
-            State;
-        #capture{runs = Runs, request = #{target := Target}} = Capture ->
-            annotate(Profile, Target),
-            store(Capture#capture{runs = [{Run, Profile} | Runs]}, State)
+        none -> State;
+        Capture -> store(with_run(Run, Profile, Capture), State)
     end.
+
+with_run(Run, Profile, Capture0) ->
+    #capture{runs = Runs, finished = Finished} = Capture = annotate(Profile, Capture0),
+    Capture#capture{runs = [{Run, Profile} | Runs],
+                    finished = Finished + case is_finished(Profile) of true -> 1; false -> 0 end}.
 
 add_value(Run, Value, #state{captures = Captures} = State) ->
     Waiting = [C || #capture{request = #{hidden := false}, ended = undefined} = C
@@ -268,14 +272,20 @@ add_value(Run, Value, #state{captures = Captures} = State) ->
 value(return_from, Value) -> {ok, Value};
 value(exception_from, {Class, Reason}) -> {Class, Reason, []}.
 
-annotate(out_of_memory, _Target) ->
-    ok;
-annotate(Profile, Target) ->
-    Processes = emberl_nif:profile_processes(Profile),
-    Names = [{N, name(Pid), label(Pid)}
-             || {N, #{pid := Pid}} <- lists:zip(lists:seq(0, length(Processes) - 1), Processes)],
+%% Asking a busy process takes until it is scheduled out, so each is asked once.
+annotate(out_of_memory, Capture) ->
+    Capture;
+annotate(Profile, #capture{request = #{target := Target}, names = Known} = Capture) ->
+    Pids = [Pid || #{pid := Pid} <- emberl_nif:profile_processes(Profile)],
+    Names = lists:foldl(fun learn_names/2, Known, Pids),
+    Rows = [{N, Name, Label} || {N, Pid} <- lists:zip(lists:seq(0, length(Pids) - 1), Pids),
+                                {Name, Label} <- [maps:get(Pid, Names)]],
     Release = list_to_binary(erlang:system_info(otp_release)),
-    emberl_nif:profile_annotate(Profile, Target, Release, Names).
+    emberl_nif:profile_annotate(Profile, Target, Release, Rows),
+    Capture#capture{names = Names}.
+
+learn_names(Pid, Names) when is_map_key(Pid, Names) -> Names;
+learn_names(Pid, Names) -> Names#{Pid => {name(Pid), label(Pid)}}.
 
 name(Pid) ->
     case erlang:process_info(Pid, registered_name) of
@@ -312,13 +322,9 @@ text(Format, M, F, A) -> unicode:characters_to_binary(io_lib:format(Format, [M, 
 %% A run that a limit has cut short does not count: why it was cut is still to come.
 check_calls(Slot, State) ->
     case by_slot(Slot, State) of
-        #capture{ref = Ref, request = #{calls := Calls, from := any}} = Capture ->
-            case finished(Capture) >= Calls of
-                true -> end_capture(Ref, done, State);
-                false -> State
-            end;
-        _ ->
-            State
+        #capture{ref = Ref, finished = Finished, request = #{calls := Calls, from := any}}
+          when Finished >= Calls -> end_capture(Ref, done, State);
+        _ -> State
     end.
 
 %% ---- ending ----
@@ -358,14 +364,9 @@ end_open(#capture{ref = Ref, slot = Slot, timer = Timer, request = #{mfa := MFA}
     close_if_unused(answer(Ended, store(Ended, State2))).
 
 %% A capture that was stopped just as its last call ended has them all.
-complete(Why, #capture{request = #{calls := Calls}} = Capture) ->
-    case finished(Capture) >= Calls of
-        true -> done;
-        false -> Why
-    end.
-
-finished(#capture{runs = Runs}) ->
-    length([Run || {Run, Profile} <- Runs, is_finished(Profile)]).
+complete(_Why, #capture{finished = Finished, request = #{calls := Calls}})
+  when Finished >= Calls -> done;
+complete(Why, _Capture) -> Why.
 
 is_finished(out_of_memory) -> true;
 is_finished(Profile) -> maps:get(outcome, emberl_nif:profile_info(Profile)) =/= unfinished.
