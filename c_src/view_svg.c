@@ -194,7 +194,7 @@ static void end_frame(struct graph *graph, const struct frame *frame)
     write_position(graph, "width", frame->width);
     ember_sink_printf(sink, " y=\"%u\" height=\"%d\" fill=\"#%06" PRIx32 "\"/>", y, ROW - 1,
                       frame->colour);
-    if (pixels >= 4 * CHARACTER) {
+    if (pixels / CHARACTER >= 4) {
         ember_sink_text(sink, "<text");
         write_position(graph, "x", frame->start);
         ember_sink_printf(sink, " dx=\"3\" y=\"%u\">", y + 13);

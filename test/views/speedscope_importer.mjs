@@ -39,12 +39,12 @@ const importFromText = load();
 
 // What speedscope shows of the file: null when it does not know the format.
 export async function importFile({ file, text }) {
-  const log = console.log;
-  console.log = () => {};
+  const { log, warn } = console;
+  console.log = console.warn = () => {};
   try {
     return await importFromText(basename(file), text());
   } finally {
-    console.log = log;
+    Object.assign(console, { log, warn });
   }
 }
 
