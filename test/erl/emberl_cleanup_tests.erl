@@ -51,17 +51,10 @@ nothing_left(End) ->
     wait_until(fun() -> state() =:= Before end),
     ?assertEqual(Before, state()),
     emberl_test:stop(Busy),
-    ?assertEqual({ok, {1, 1}}, works()).
+    ?assertEqual({ok, {1, 1}}, emberl_test:works()).
 
 is_running() ->
     emberl_test:running() orelse not lists:member(emberl_server, registered()).
-
-%% All that is left works as before.
-works() ->
-    emberl_test:in_directory(#{return => all}, fun(Options) ->
-        #{result := Result} = emberl:apply({emberl_work, pair, [1]}, Options),
-        Result
-    end).
 
 %% ---- what there is in the VM ----
 
@@ -223,4 +216,4 @@ hasty() ->
     unlink(Churn),
     exit(Churn, kill),
     wait_until(fun() -> not emberl_test:running() end),
-    ?assertEqual({ok, {1, 1}}, works()).
+    ?assertEqual({ok, {1, 1}}, emberl_test:works()).

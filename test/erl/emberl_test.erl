@@ -8,7 +8,7 @@
 -export([profile/1, profile/2, shape/1, shape/2, calls/1, calls/2, outcome/1, total_calls/1]).
 -export([counted/2, has_sessions/0, release/0]).
 -export([in_process/1, busy/1, stop/1, wait_until/1, wait_dead/1, running/0]).
--export([directory/0, with_directory/1, in_directory/2, compile/2, unload/1]).
+-export([directory/0, with_directory/1, in_directory/2, works/0, compile/2, unload/1]).
 -export([node/1, quiet/1]).
 
 %% ---- profiles ----
@@ -162,6 +162,13 @@ in_directory(Options, Fun) ->
     with_directory(fun(Directory) ->
                            Fun(maps:merge(#{output_directory => Directory, quiet => true}, Options))
                    end).
+
+%% Whether all is as it should be: {ok, {1, 1}}.
+works() ->
+    in_directory(#{return => all}, fun(Options) ->
+        #{result := Result} = emberl:apply({emberl_work, pair, [1]}, Options),
+        Result
+    end).
 
 %% The code of a module with these functions, all of them exported.
 compile(Module, Functions) ->

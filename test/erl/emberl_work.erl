@@ -4,7 +4,7 @@
 
 -compile(nowarn_deprecated_catch). % old code has it
 
--export([leaf/1, deep/1, deep_leaf/1, deep_then/2, pair/1, bare/0]).
+-export([leaf/1, deep/1, deep_leaf/1, pair/1, pairs/1, bare/0]).
 -export([chain/1, chain_after/1, loop/1, ping/1, pong/1, mixed/1, fork/1]).
 -export([raise/1, caught/1, caught_deep/2, dig/2, caught_in_loop/2, caught_above/1, uncaught/1,
          old_catch/1, with_after/1, after_raise/1, rethrown/1, raised_by_bif/1]).
@@ -17,6 +17,11 @@
 leaf(X) -> X.
 
 pair(X) -> {leaf(X), leaf(X)}.
+
+pairs(0) -> ok;
+pairs(N) ->
+    pair(N),
+    pairs(N - 1).
 
 %% Body calls from a frame without variables: the smallest there is.
 bare() ->
@@ -38,11 +43,6 @@ deep(N) -> 1 + deep(N - 1).
 %% A call on the way back, at every depth.
 deep_leaf(0) -> 0;
 deep_leaf(N) -> leaf(deep_leaf(N - 1)) + 1.
-
-deep_then(0, Then) -> Then();
-deep_then(N, Then) ->
-    Result = deep_then(N - 1, Then),
-    leaf(Result).
 
 chain(X) -> chain_b(X).
 chain_b(X) -> chain_c(X).
