@@ -204,23 +204,6 @@ static void end(struct ember_recorder *recorder, const struct ember_event *event
                ember_event_ticks(event));
 }
 
-/* The child takes part in the runs of its parent that follow children. It has
- * not run yet, so it starts scheduled out. */
-static void spawn(struct ember_recorder *recorder, const struct ember_event *event)
-{
-    struct ember_traced *parent = find_process(recorder, event->pid);
-    if (!parent)
-        return;
-    ember_traced_event(parent, event, EMBER_NONE);
-    for (struct ember_track *t = parent->tracks; t; t = t->next_in_process) {
-        struct ember_traced *child = t->capture->spawned ? ensure_process(recorder, event->value) : NULL;
-        if (!child)
-            continue;
-        child->out = true;
-        add_track(recorder, t->run, child, t->process);
-    }
-}
-
 static struct ember_run_process *process_of(struct ember_track *track)
 {
     return &track->run->processes[track->process];
@@ -264,19 +247,47 @@ static void leave_run(struct ember_recorder *recorder, struct ember_track *track
         remove_process(recorder, process);
 }
 
+/* The process is dead: the runs rooted in it end, it leaves the others. */
+static void bury(struct ember_recorder *recorder, uint64_t pid, uint64_t ticks)
+{
+    struct ember_traced *process = find_process(recorder, pid);
+    struct ember_run *run;
+    for (struct ember_track *t = process ? process->tracks : NULL; t; t = t->next_in_process)
+        process_of(t)->exited = true;
+    while ((process = find_process(recorder, pid)) && (run = run_rooted_in(process)))
+        finish_run(recorder, run, EMBER_OUTCOME_EXITED, ticks);
+    while ((process = find_process(recorder, pid)) && process->tracks)
+        leave_run(recorder, process->tracks);
+}
+
 static void exited(struct ember_recorder *recorder, const struct ember_event *event)
 {
     struct ember_traced *process = find_process(recorder, event->pid);
     if (!process)
         return;
     ember_traced_event(process, event, EMBER_NONE);
-    for (struct ember_track *t = process->tracks; t; t = t->next_in_process)
-        process_of(t)->exited = true;
-    struct ember_run *run;
-    while ((process = find_process(recorder, event->pid)) && (run = run_rooted_in(process)))
-        finish_run(recorder, run, EMBER_OUTCOME_EXITED, ember_event_ticks(event));
-    while ((process = find_process(recorder, event->pid)) && process->tracks)
-        leave_run(recorder, process->tracks);
+    bury(recorder, event->pid, ember_event_ticks(event));
+}
+
+/* The child takes part in the runs of its parent that follow children. It has
+ * not run yet, so it starts scheduled out. A process that had the child's pid
+ * before is dead, if we have not been told. */
+static void spawn(struct ember_recorder *recorder, const struct ember_event *event)
+{
+    if (event->value == event->pid)
+        return;
+    bury(recorder, event->value, ember_event_ticks(event));
+    struct ember_traced *parent = find_process(recorder, event->pid);
+    if (!parent)
+        return;
+    ember_traced_event(parent, event, EMBER_NONE);
+    for (struct ember_track *t = parent->tracks; t; t = t->next_in_process) {
+        struct ember_traced *child = t->capture->spawned ? ensure_process(recorder, event->value) : NULL;
+        if (!child)
+            continue;
+        child->out = true;
+        add_track(recorder, t->run, child, t->process);
+    }
 }
 
 static bool is_function(const struct ember_recorder *recorder, uint32_t id,
@@ -319,6 +330,8 @@ static void plain(struct ember_recorder *recorder, const struct ember_event *eve
     bool named = kind == EMBER_EVENT_CALL || kind == EMBER_EVENT_RETURN_TO;
     if (named && event->mfa.module)
         function = function_of(recorder, process, event, kind);
+    if (kind == EMBER_EVENT_CALL && function == EMBER_NONE)
+        return; /* a call of nothing, or out of memory: its caller goes on */
     ember_traced_event(process, event, function);
 }
 

@@ -3,6 +3,7 @@
 
 #define MFA_WORDS 4   /* the {M,F,Arity} the VM builds on the traced heap */
 #define BEGIN_WORDS 2 /* the tracer term it keeps in a return trace frame */
+#define MAX_DEPTH (1u << 30) /* words; no stack is as large */
 
 void ember_traced_init(struct ember_traced *traced, uint64_t pid, uint64_t time)
 {
@@ -28,9 +29,9 @@ void ember_traced_remove_track(struct ember_traced *traced, struct ember_track *
 
 int32_t ember_traced_depth(const struct ember_traced *traced, const struct ember_event *event)
 {
-    if (event->sp == 0 || traced->block.start == 0)
-        return EMBER_NO_DEPTH;
-    return (int32_t)(traced->block.end - event->sp);
+    uint32_t depth = traced->block.end - event->sp;
+    bool inside = depth <= traced->block.end - traced->block.start && depth <= MAX_DEPTH;
+    return event->sp && traced->block.start && inside ? (int32_t)depth : EMBER_NO_DEPTH;
 }
 
 /* ---- words ---- */

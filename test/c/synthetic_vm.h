@@ -26,6 +26,7 @@ enum {
     VM_MOST_PROCESSES = 64,
     VM_MFA_WORDS = 4,
     VM_TRACER_WORDS = 2,
+    VM_STACK_WORDS = 1000,
     VM_SOMEBODY = VM_FUNCTIONS - 1, /* an untraced function */
 };
 
@@ -49,6 +50,7 @@ struct vm_process {
     uint64_t pid;
     uint32_t start; /* the block: word addresses, which may wrap */
     uint32_t end;
+    uint32_t limit; /* of the heap; the rest is left to the stack */
     uint32_t hp;
     uint32_t fragments;
     bool block_told; /* and nothing of it has changed since */
@@ -334,7 +336,8 @@ static inline void vm_push_frame(struct vm_process *p, struct vm_frame frame)
 static inline void vm_place_block(struct vm_process *p, uint32_t start, uint32_t words)
 {
     p->start = start;
-    p->end = start + words;
+    p->limit = start + words;
+    p->end = p->limit + VM_STACK_WORDS;
     p->hp = start;
     p->block_told = false;
 }
@@ -361,9 +364,8 @@ static inline int64_t vm_depth(struct vm_process *p)
 /* Whether there was room on the heap; else they are in a fragment. */
 static inline bool vm_put_words(struct vm *vm, struct vm_process *p, uint32_t words)
 {
-    int32_t room = (int32_t)(p->end - (uint32_t)vm_depth(p) - p->hp);
     vm->allocated += words;
-    if ((int32_t)words <= room) {
+    if (words <= p->limit - p->hp) {
         p->hp += words;
         return true;
     }
@@ -782,7 +784,7 @@ static inline void vm_displace(struct vm_process *p, uint32_t start, uint32_t ro
     p->new_words -= p->new_heap_words;
     p->new_heap_words = 0;
     p->new_block = true;
-    vm_place_block(p, start, room + (uint32_t)vm_depth(p));
+    vm_place_block(p, start, room);
 }
 
 static inline struct vm_process *vm_spawn(struct vm *vm, struct vm_process *p, uint64_t pid)

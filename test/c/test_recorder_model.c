@@ -89,8 +89,7 @@ static void throw(struct program *program)
 
 static void collect(struct program *program)
 {
-    uint32_t words = (uint32_t)vm_depth(program->running) + 100 +
-                     random_below(&program->random, 2000);
+    uint32_t words = 100 + random_below(&program->random, 2000);
     uint32_t start = (uint32_t)random_next(&program->random) | 1;
     uint32_t live = random_below(&program->random, 100);
     vm_collect(&program->vm, program->running, random_below(&program->random, 500), start, words,
