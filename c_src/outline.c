@@ -16,6 +16,7 @@ const struct ember_outline_limits ember_outline_unlimited = {
     .depth = UINT32_MAX,
     .values = UINT64_MAX,
     .frames = UINT64_MAX,
+    .text = UINT64_MAX,
     .metrics = EMBER_ALL_METRICS,
 };
 
@@ -90,6 +91,7 @@ uint64_t *ember_outline_inclusive(const struct ember_outline *outline, enum embe
 struct size {
     uint64_t values[3]; /* by metric, with all callees */
     double share;
+    uint64_t text; /* bytes of the names in the stack */
     uint32_t node;
     uint32_t depth;
 };
@@ -99,11 +101,28 @@ struct choice {
     struct ember_outline_limits limits;
     struct size *sizes; /* one a node */
     bool *kept;
-    uint32_t stacks; /* these four: kept so far */
+    uint32_t stacks; /* this and the rest: kept so far */
     uint32_t processes;
     uint64_t values;
     uint64_t frames;
+    uint64_t text;
 };
+
+static void measure_stack(struct choice *choice, uint32_t i)
+{
+    const struct ember_profile *profile = choice->profile;
+    const struct ember_node *node = &profile->nodes[i];
+    struct size *size = &choice->sizes[i];
+    size->node = i;
+    if (node->parent == EMBER_NONE) {
+        const struct ember_process *process = &profile->processes[node->process];
+        const char *name = process->name ? process->name : process->label;
+        size->text = (process->pid_text ? strlen(process->pid_text) : 0) + (name ? strlen(name) : 0);
+        return;
+    }
+    size->depth = choice->sizes[node->parent].depth + 1;
+    size->text = choice->sizes[node->parent].text + strlen(profile->functions[node->function].text);
+}
 
 static void measure(struct choice *choice)
 {
@@ -119,10 +138,8 @@ static void measure(struct choice *choice)
         }
     }
     for (uint32_t i = 0; i < profile->node_count; i++) {
-        uint32_t parent = profile->nodes[i].parent;
         struct size *size = &choice->sizes[i];
-        size->node = i;
-        size->depth = parent == EMBER_NONE ? 0 : choice->sizes[parent].depth + 1;
+        measure_stack(choice, i);
         for (int metric = 0; metric < 3; metric++) {
             if (!(choice->limits.metrics & 1u << metric) || whole[metric] == 0)
                 continue;
@@ -161,15 +178,18 @@ static bool keep(struct choice *choice, const struct size *size)
     bool process = node->parent == EMBER_NONE;
     unsigned values = count_values(choice, &node->own);
     uint64_t frames = (uint64_t)values * (size->depth + 1);
+    uint64_t text = values * size->text;
     if ((process ? choice->processes >= limits->processes : !choice->kept[node->parent]) ||
         choice->stacks >= limits->stacks || size->depth > limits->depth ||
-        values > limits->values - choice->values || frames > limits->frames - choice->frames)
+        values > limits->values - choice->values || frames > limits->frames - choice->frames ||
+        text > limits->text - choice->text)
         return false;
     choice->kept[size->node] = true;
     choice->stacks++;
     choice->processes += process;
     choice->values += values;
     choice->frames += frames;
+    choice->text += text;
     return true;
 }
 
@@ -189,7 +209,7 @@ static void choose(struct choice *choice)
         return;
     memset(choice->kept, 0, count * sizeof choice->kept[0]);
     choice->stacks = choice->processes = 0;
-    choice->values = choice->frames = 0;
+    choice->values = choice->frames = choice->text = 0;
     qsort(choice->sizes, count, sizeof choice->sizes[0], by_size);
     for (size_t i = 0; i < count; i++)
         keep(choice, &choice->sizes[i]);
@@ -279,6 +299,8 @@ bool ember_outline_init(struct ember_outline *outline, const struct ember_profil
 {
     size_t count = (size_t)profile->node_count + 1;
     struct choice choice = {.profile = profile, .limits = *limits};
+    if (choice.limits.text == 0)
+        choice.limits.text = UINT64_MAX;
     choice.sizes = calloc(count, sizeof choice.sizes[0]);
     choice.kept = calloc(count, sizeof choice.kept[0]);
     if (choice.sizes && choice.kept)

@@ -23,6 +23,7 @@ struct ember_outline_limits {
     uint32_t depth;     /* functions in a stack */
     uint64_t values;    /* values that are not zero, of the metrics that are shown */
     uint64_t frames;    /* frames of these values' stacks, the process included */
+    uint64_t text;      /* bytes of these frames' names; 0: any number */
     unsigned metrics;   /* bits 1 << EMBER_METRIC_...: what is shown */
 };
 

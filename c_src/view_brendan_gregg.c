@@ -21,7 +21,8 @@ static const struct ember_outline_limits common_limits = {
     .processes = UINT32_MAX,
     .depth = 4000,
     .values = UINT64_MAX,
-    .frames = 4000000,
+    .frames = UINT64_MAX,
+    .text = 80000000,
 };
 
 struct file {

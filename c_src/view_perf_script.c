@@ -23,6 +23,7 @@ static const struct ember_outline_limits common_limits = {
     .depth = 1000,
     .values = 50000,
     .frames = 400000,
+    .text = 20000000,
 };
 
 static const char *const events[] = {
