@@ -64,21 +64,27 @@ static void write_atom(struct ember_sink *sink, const char *name)
         write_quoted(sink, name, '\'');
 }
 
+/* Each part begins with a capital; other atoms are no aliases to Elixir. */
 static bool is_elixir_module(const char *module)
 {
-    size_t length = strlen(ELIXIR_PREFIX);
-    if (strncmp(module, ELIXIR_PREFIX, length) != 0 || module[length] == '\0')
+    if (strncmp(module, ELIXIR_PREFIX, strlen(ELIXIR_PREFIX)) != 0)
         return false;
-    for (const char *c = module + length; *c; c++)
-        if (!is_name_char(*c) && *c != '.')
+    const char *c = module + strlen("Elixir");
+    while (*c == '.') {
+        c++;
+        if (*c < 'A' || *c > 'Z')
             return false;
-    return true;
+        while (is_name_char(*c) && *c != '@')
+            c++;
+    }
+    return *c == '\0';
 }
 
 /* Elixir writes foo, foo? and foo! and operators plainly. */
 static bool is_plain_elixir_name(const char *name)
 {
-    if (name[strspn(name, "+-*/<>=!&|^~@.")] == '\0')
+    size_t operator_length = strspn(name, "+-*/<>=!&|^~@.");
+    if (operator_length > 0 && name[operator_length] == '\0')
         return true;
     if (!is_lower(name[0]) && name[0] != '_')
         return false;
