@@ -145,7 +145,7 @@ tsan: TORTURE = $(filter $(C_BUILD)/torture_%,$(C_TESTS))
 tsan:
 	$(VARIANT_OF_C) CFLAGS="$(SANITIZED) -fsanitize=thread" C_TESTS="$(TORTURE:$(C_BUILD)/%=build/tsan/%)"
 
-# The last: for tests that go on after a page fault.
+# Exact registers: for tests that go on after a page fault.
 valgrind: export UNDER = valgrind -q --trace-children=yes --leak-check=full --fair-sched=try \
     --vex-iropt-register-updates=allregs-at-mem-access
 valgrind: export EMBER_ROUNDS ?= 1000

@@ -225,12 +225,12 @@ static void name(struct ember_recorder *recorder, const struct ember_event *even
         process_of(t)->name = event->value;
 }
 
-/* The run whose captured call dies with `process`, or NULL. */
-static struct ember_run *run_rooted_in(struct ember_traced *process)
+/* The track of a captured call that dies with `process`, or NULL. */
+static struct ember_track *rooted_track(struct ember_traced *process)
 {
     for (struct ember_track *t = process->tracks; t; t = t->next_in_process)
         if (t->base > 0)
-            return t->run;
+            return t;
     return NULL;
 }
 
@@ -251,11 +251,11 @@ static void leave_run(struct ember_recorder *recorder, struct ember_track *track
 static void bury(struct ember_recorder *recorder, uint64_t pid, uint64_t ticks)
 {
     struct ember_traced *process = find_process(recorder, pid);
-    struct ember_run *run;
+    struct ember_track *track;
     for (struct ember_track *t = process ? process->tracks : NULL; t; t = t->next_in_process)
         process_of(t)->exited = true;
-    while ((process = find_process(recorder, pid)) && (run = run_rooted_in(process)))
-        finish_run(recorder, run, EMBER_OUTCOME_EXITED, ticks);
+    while ((process = find_process(recorder, pid)) && (track = rooted_track(process)))
+        finish_run(recorder, track->run, EMBER_OUTCOME_EXITED, ticks);
     while ((process = find_process(recorder, pid)) && process->tracks)
         leave_run(recorder, process->tracks);
 }
