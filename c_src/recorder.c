@@ -81,6 +81,13 @@ static void remove_process(struct ember_recorder *recorder, struct ember_traced 
     }
 }
 
+/* Where memory ran out, a process may have been added for nothing. */
+static void drop_if_unused(struct ember_recorder *recorder, struct ember_traced *process)
+{
+    if (process && !process->tracks)
+        remove_process(recorder, process);
+}
+
 /* ---- runs ---- */
 
 static struct ember_run *find_run(struct ember_recorder *recorder, uint64_t id)
@@ -133,12 +140,14 @@ static struct ember_track *add_track(struct ember_recorder *recorder, struct emb
                                      struct ember_traced *process, uint32_t parent)
 {
     uint32_t index = ember_run_add_process(run, process->pid, parent);
-    if (index == EMBER_NONE)
-        return NULL;
-    struct ember_track *track = ember_track_create(run, &recorder->captures[run->capture],
-                                                   &recorder->layout, index);
+    struct ember_track *track = index == EMBER_NONE
+                                    ? NULL
+                                    : ember_track_create(run, &recorder->captures[run->capture],
+                                                         &recorder->layout, index);
     if (track)
         ember_traced_add_track(process, track);
+    else
+        run->out_of_memory = true;
     return track;
 }
 
@@ -179,9 +188,13 @@ static void begin(struct ember_recorder *recorder, const struct ember_event *eve
     uint32_t function =
         ember_function_table_id(&recorder->functions, capture->target, capture->target_arity);
     struct ember_traced *process = ensure_process(recorder, event->pid);
-    struct ember_run *run = process ? start_run(recorder, event) : NULL;
-    if (!run)
+    bool ready = process && function != EMBER_NONE;
+    struct ember_run *run = ready ? start_run(recorder, event) : NULL;
+    if (!run) {
+        recorder->starved[capture_of(event)] = true;
+        drop_if_unused(recorder, process);
         return;
+    }
     bool repeat = ember_traced_is_repeat(process, event);
     ember_traced_event(process, event, EMBER_NONE);
     if (!repeat)
@@ -190,6 +203,7 @@ static void begin(struct ember_recorder *recorder, const struct ember_event *eve
     if (track)
         ember_track_begin(track, function, ember_traced_depth(process, event),
                           process->was_traced, process->was_marked);
+    drop_if_unused(recorder, process);
 }
 
 static void end(struct ember_recorder *recorder, const struct ember_event *event)
@@ -287,6 +301,7 @@ static void spawn(struct ember_recorder *recorder, const struct ember_event *eve
             continue;
         child->out = true;
         add_track(recorder, t->run, child, t->process);
+        drop_if_unused(recorder, child);
     }
 }
 
@@ -331,7 +346,7 @@ static void plain(struct ember_recorder *recorder, const struct ember_event *eve
     if (named && event->mfa.module)
         function = function_of(recorder, process, event, kind);
     if (kind == EMBER_EVENT_CALL && function == EMBER_NONE)
-        return; /* a call of nothing, or out of memory: its caller goes on */
+        return; /* a call of nothing, or no memory for its name: its caller goes on */
     ember_traced_event(process, event, function);
 }
 
@@ -388,6 +403,7 @@ void ember_recorder_open(struct ember_recorder *recorder, uint32_t slot,
 {
     recorder->captures[slot] = *capture;
     recorder->open[slot] = true;
+    recorder->starved[slot] = false;
 }
 
 static struct ember_run *run_of_capture(struct ember_recorder *recorder, uint32_t slot)
@@ -411,7 +427,8 @@ void ember_recorder_close(struct ember_recorder *recorder, uint32_t slot, uint64
 void ember_recorder_check_memory(struct ember_recorder *recorder)
 {
     size_t bytes[EMBER_MAX_CAPTURES] = {0};
-    bool failed[EMBER_MAX_CAPTURES] = {false};
+    bool failed[EMBER_MAX_CAPTURES];
+    memcpy(failed, recorder->starved, sizeof failed);
     for (struct ember_run *run = recorder->runs; run; run = run->next) {
         bytes[run->capture] += ember_run_bytes(run);
         failed[run->capture] |= run->out_of_memory;

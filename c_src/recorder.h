@@ -30,6 +30,7 @@ struct ember_recorder {
     struct ember_function_table functions;
     struct ember_capture captures[EMBER_MAX_CAPTURES];
     bool open[EMBER_MAX_CAPTURES];
+    bool starved[EMBER_MAX_CAPTURES]; /* there was no memory for a run */
     struct ember_run *runs;
     struct ember_traced **processes; /* open addressing by pid; NULL: free */
     uint32_t process_mask;

@@ -181,7 +181,7 @@ void ember_track_begin(struct ember_track *track, uint32_t function, int32_t dep
     push(track, (struct ember_frame){entered, node, shown ? function : EMBER_NONE,
                                      .hidden = !shown, .marked = marked});
     track->base = track->depth;
-    track->skip_call = traced && shown && track->layout->begin_before_call;
+    track->skip_call = track->base > 0 && traced && shown && track->layout->begin_before_call;
     if (shown)
         count_call(track);
 }

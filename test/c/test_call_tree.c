@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* LDFLAGS: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup */
+/* LDFLAGS: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup,--wrap=aligned_alloc */
 #include "failing_malloc.h"
 #include "call_tree.h"
 #include "profile.h"
@@ -126,8 +126,8 @@ static uint32_t fill_until_failure(void)
 
 Test(call_tree, out_of_memory_keeps_what_is_there)
 {
-    for (uint64_t succeed = 0; succeed < 2; succeed++) {
-        allocations_left = succeed; /* the nodes fail, or the edges */
+    for (uint64_t succeed = 0; succeed < 3; succeed++) {
+        allocations_left = succeed; /* the nodes fail, or the pauses, or the edges */
         uint32_t count = fill_until_failure();
         cr_assert_lt(count, MANY);
         for (uint32_t i = 0; i < count; i++)
@@ -148,7 +148,7 @@ Test(call_tree, grows_again_when_there_is_memory)
 
 Test(call_tree, init_fails_without_memory)
 {
-    for (uint64_t succeed = 0; succeed < 2; succeed++) {
+    for (uint64_t succeed = 0; succeed < 3; succeed++) {
         struct ember_call_tree other;
         allocations_left = succeed;
         cr_assert_not(ember_call_tree_init(&other));
@@ -187,7 +187,7 @@ Test(run, bytes_count_tree_and_processes)
 
 Test(run, out_of_memory_is_told)
 {
-    for (uint64_t succeed = 0; succeed < 3; succeed++) {
+    for (uint64_t succeed = 0; succeed < 4; succeed++) {
         allocations_left = succeed;
         cr_assert_null(ember_run_create(1, 0));
     }
