@@ -28,7 +28,8 @@ pairs(N) ->
 -spec leaf() -> ok.
 leaf() -> ok.
 
-%% Measures unless that was done a short while ago.
+%% Measures unless that was done a short while ago. Not again while something is
+%% captured: the caller may take part in it, and our loops with it.
 -spec ensure() -> ok.
 ensure() ->
     case persistent_term:get(?KEY, never) of
@@ -36,8 +37,11 @@ ensure() ->
         Then -> run_if_old(erlang:monotonic_time(millisecond) - Then)
     end.
 
-run_if_old(Age) when Age > ?VALID_MS -> run();
+run_if_old(Age) when Age > ?VALID_MS -> run_if_idle(emberl_nif:stats());
 run_if_old(_Age) -> ok.
+
+run_if_idle(#{running := false}) -> run();
+run_if_idle(#{running := true}) -> ok.
 
 %% In a process of its own: a small heap, and nothing else on it.
 -spec run() -> ok.

@@ -103,7 +103,7 @@ set_modules(#{main := Main}, Modules) ->
 
 set_loaded(Main, all) ->
     pattern(Main, {'_', '_', '_'}, true, [local]),
-    [pattern(Main, {Module, '_', '_'}, false, [local]) || Module <- own_modules()],
+    [pattern(Main, {Module, '_', '_'}, false, [local]) || Module <- [emberl_calibrate | own_modules()]],
     ok;
 set_loaded(Main, Modules) ->
     [pattern(Main, {Module, '_', '_'}, true, [local]) || Module <- Modules -- own_modules()],
