@@ -94,18 +94,21 @@ catch_exit(Fun) ->
 %% Purging kills the processes that are at work in the old code: ours as well.
 reload_under_load() ->
     Busy = [emberl_test:busy(fun() -> emberl_work:work(20) end) || _ <- lists:seq(1, 4)],
-    Reloader = spawn_link(fun Loop() ->
-                                  code:purge(emberl_nif),
-                                  load(),
+    Test = self(),
+    Capturer = spawn_link(fun Loop() ->
+                                  catch_exit(fun() -> emberl:capture({emberl_work, work, 1}, 5, hasty()) end),
+                                  Test ! {self(), captured},
                                   receive stop -> ok after 0 -> Loop() end
                           end),
     rounds(fun() ->
-                   Captured = fun() -> emberl:capture({emberl_work, work, 1}, 5, (profile())#{timeout => 200}) end,
-                   catch_exit(Captured)
+                   code:purge(emberl_nif),
+                   load(),
+                   receive {Capturer, captured} -> ok end
            end),
-    emberl_test:stop(Reloader),
-    [emberl_test:stop(Pid) || Pid <- Busy],
+    [emberl_test:stop(Pid) || Pid <- [Capturer | Busy]],
     ok.
+
+hasty() -> (profile())#{timeout => 100}.
 
 %% The application, and all its code, with a capture on.
 restart() ->

@@ -244,3 +244,61 @@ counted_and_profiled(Modules, {M, F, A} = Target, Options) ->
             {_, Counts} = emberl_test:counted(Modules, fun() -> apply(M, F, A) end),
             {profile(Target, Options), Counts}
     end.
+
+%% A program of the size of real ones, in all modules that it uses.
+real_program_test_() ->
+    {timeout, 60, fun real_program/0}.
+
+real_program() ->
+    compile(),
+    Modules = [erl_scan, erl_parse, erl_lint, erl_pp, lists, ordsets, gb_sets, proplists, compile,
+               v3_core, sys_core_fold, v3_kernel, beam_ssa_opt, beam_ssa, beam_asm, cerl, cerl_sets],
+    Loaded = [Module || Module <- Modules, erlang:module_loaded(Module)],
+    {Profile, Counts} = emberl_test:in_process(fun() -> counted_compilation(Loaded) end),
+    ?assertMatch(#{lost := 0, complete := true}, emberl_profile:info(Profile)),
+    Calls = emberl_test:calls(Profile, Loaded),
+    ?assert(lists:sum(maps:values(Calls)) > 100000),
+    ?assertEqual([], differences(Counts, Calls)).
+
+differences(A, B) ->
+    [{MFA, N, M} || MFA <- lists:usort(maps:keys(A) ++ maps:keys(B)),
+                    {N, M} <- [{maps:get(MFA, A, 0), maps:get(MFA, B, 0)}], N =/= M].
+
+%% Counted in a run of its own, which does the same, since emberl:apply/2 itself
+%% calls functions of the same modules.
+counted_compilation(Modules) ->
+    {_, Counts} = emberl_test:counted_in_process(Modules, fun compile/0),
+    {profile(fun compile/0, #{}), Counts}.
+
+%% The compiler's passes run in this process with no_spawn_compiler_process.
+compile() ->
+    {ok, {_, [{abstract_code, {_, Forms}}]}} =
+        beam_lib:chunks(code:which(emberl_test), [abstract_code]),
+    {ok, emberl_test, _} = compile:forms(Forms, [no_spawn_compiler_process, deterministic]).
+
+%% Processes on all schedulers at full speed: nothing is lost.
+full_speed_test_() ->
+    {timeout, 60, fun full_speed/0}.
+
+full_speed() ->
+    Rounds = 50000,
+    Profile = profile(fun() ->
+                              Pids = [spawn_monitor(emberl_work, loop, [Rounds]) || _ <- lists:seq(1, 8)],
+                              [receive {'DOWN', Monitor, process, _, normal} -> ok end || {_, Monitor} <- Pids]
+                      end, #{}),
+    ?assertMatch(#{lost := 0, complete := true}, emberl_profile:info(Profile)),
+    ?assertEqual(9, length(emberl_profile:processes(Profile))),
+    ?assertEqual(#{[loop] => 8 * (Rounds + 1), [loop, leaf] => 8 * Rounds},
+                 maps:with([[loop], [loop, leaf]], shape(Profile))).
+
+%% Our own functions and processes are not in it, not even where they are called.
+hidden_test() ->
+    Profile = profile(fun() ->
+                              {ok, Capture} = emberl:start_capture({emberl_work, leaf, 1}),
+                              emberl:stop(Capture),
+                              emberl:apply({emberl_work, pair, [1]}, #{return => profile})
+                      end, #{}),
+    Modules = lists:usort([M || {M, _, _} <- maps:keys(emberl_test:calls(Profile))]),
+    {ok, Ours} = application:get_key(emberl, modules),
+    ?assertEqual(Modules -- Ours, Modules),
+    ?assertMatch(#{{emberl_work, leaf, 1} := 2}, emberl_test:calls(Profile)).

@@ -6,7 +6,7 @@
 -include_lib("eunit/include/eunit.hrl").
 
 -export([profile/1, profile/2, shape/1, shape/2, calls/1, calls/2, outcome/1, total_calls/1]).
--export([counted/2, has_sessions/0, release/0]).
+-export([counted/2, counted_in_process/2, has_sessions/0, release/0]).
 -export([in_process/1, busy/1, stop/1, wait_until/1, wait_dead/1, running/0]).
 -export([directory/0, with_directory/1, in_directory/2, works/0, compile/2, unload/1]).
 -export([node/1, quiet/1]).
@@ -92,6 +92,42 @@ pattern(Session, MFA, On) -> trace:function(Session, MFA, On, [call_count]).
 
 count(none, MFA) -> element(2, erlang:trace_info(MFA, call_count));
 count(Session, MFA) -> element(2, trace:info(Session, MFA, call_count)).
+
+%% The same, of the calling process alone: by call_time, which tells of each
+%% process how often it called.
+counted_in_process(Modules, Fun) ->
+    MFAs = [MFA || Module <- Modules, MFA <- functions(Module)],
+    Session = timers_on(Modules),
+    Result = Fun(),
+    Times = [{MFA, times(Session, MFA)} || MFA <- MFAs], % nothing here may be counted
+    timers_off(Session, Modules),
+    Counts = [{MFA, calls_of(self(), Listed)} || {MFA, {call_time, Listed}} <- Times, is_list(Listed)],
+    {Result, maps:from_list([{MFA, Count} || {MFA, Count} <- Counts, Count > 0])}.
+
+calls_of(Pid, Times) ->
+    lists:sum([Calls || {P, Calls, _, _} <- Times, P =:= Pid]).
+
+timers_on(Modules) ->
+    case has_sessions() of
+        true ->
+            Session = trace:session_create(timers, self(), []),
+            [trace:function(Session, {Module, '_', '_'}, true, [call_time]) || Module <- Modules],
+            trace:process(Session, self(), true, [call]),
+            Session;
+        false ->
+            [erlang:trace_pattern({Module, '_', '_'}, true, [call_time]) || Module <- Modules],
+            erlang:trace(self(), true, [call]),
+            none
+    end.
+
+timers_off(none, Modules) ->
+    erlang:trace(self(), false, [call]),
+    [erlang:trace_pattern({Module, '_', '_'}, false, [call_time]) || Module <- Modules];
+timers_off(Session, _Modules) ->
+    trace:session_destroy(Session).
+
+times(none, MFA) -> erlang:trace_info(MFA, call_time);
+times(Session, MFA) -> trace:info(Session, MFA, call_time).
 
 %% Trace sessions that can be relied upon: OTP 27.1 and later.
 has_sessions() ->
