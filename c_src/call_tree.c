@@ -3,6 +3,7 @@
 
 #include "profile.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -58,6 +59,7 @@ static bool resize_pauses(struct ember_call_tree *tree, uint32_t capacity)
 /* Room for `capacity` nodes and twice as many edges. */
 static bool resize(struct ember_call_tree *tree, uint32_t capacity)
 {
+    assert(capacity > tree->count);
     assert(capacity >= FIRST_NODES);
     if (!resize_nodes(tree, capacity) || !resize_pauses(tree, capacity))
         return false;
