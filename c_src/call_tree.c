@@ -60,7 +60,6 @@ static bool resize_pauses(struct ember_call_tree *tree, uint32_t capacity)
 static bool resize(struct ember_call_tree *tree, uint32_t capacity)
 {
     assert(capacity > tree->count);
-    assert(capacity >= FIRST_NODES);
     if (!resize_nodes(tree, capacity) || !resize_pauses(tree, capacity))
         return false;
     struct ember_tree_edge *edges = create_edges(capacity * 2);
