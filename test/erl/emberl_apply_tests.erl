@@ -54,7 +54,7 @@ return_test_() ->
      || Return <- [value, filename, flamegraph, profile, all]].
 
 returned(#{return := Return, output_directory := Directory} = Options) ->
-    Result = emberl:apply(?PAIR, Options#{output_format => brendan_gregg}),
+    Result = emberl:apply(?PAIR, Options#{output_format => brendan_gregg, metric => calls}),
     check_returned(Return, Result, filelib:wildcard("*", Directory)).
 
 check_returned(value, Value, Files) ->

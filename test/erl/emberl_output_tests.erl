@@ -11,7 +11,7 @@
 files(Directory) ->
     lists:sort(filelib:wildcard("**", Directory)).
 
-text() -> #{output_format => brendan_gregg, quiet => true, modules => [emberl_work]}.
+text() -> #{output_format => brendan_gregg, metric => calls, quiet => true, modules => [emberl_work]}.
 
 %% ---- names ----
 
@@ -44,7 +44,7 @@ emberl_test_odd(Module) ->
 extension_test_() ->
     [{atom_to_list(Format),
       fun() ->
-              in_directory(#{return => filename, output_format => Format}, fun(Options) ->
+              in_directory(#{return => filename, output_format => Format, metric => calls}, fun(Options) ->
                   File = emberl:apply(?PAIR, Options),
                   ?assertEqual(Extension, filename:extension(File)),
                   ?assert(filelib:file_size(File) > 0)
