@@ -11,6 +11,7 @@
 -export([call_fun/1, comprehension/1, foreign_fun/1, apply_3/0, call/1, bifs/1, sort/1, through/1]).
 -export([collect/0, collect_deep/1, grow/1, wait/0, wait_for/1, hibernate/1, wake/1]).
 -export([spawn_and_wait/1, child/1, nested/1, outlive/1, grandchild/2, migrate/1]).
+-export([burn_then_call/1, call_then_burn/1, tail_to_burn/1, call_unwind/1, wait_between/1]).
 -export([forever/0, work/1, count_down/1, exit_self/1, allocate/1, calls_unloaded/1, nifs/1]).
 -export([local_only/1, busy/2, forest/1, grove/1]).
 
@@ -279,6 +280,45 @@ step(0) -> 0;
 step(N) ->
     process_flag(scheduler, N rem erlang:system_info(schedulers_online) + 1),
     leaf(step(N - 1)) + 1.
+
+%% ---- where time goes: to BIFs, which count as their callers' where these alone
+%% are traced ----
+
+burn(X) ->
+    _ = erlang:md5(<<0:16000000>>),
+    X.
+
+burn_then_call(X) ->
+    _ = erlang:md5(<<0:16000000>>),
+    leaf(X),
+    ok.
+
+call_then_burn(X) ->
+    leaf(X),
+    _ = erlang:md5(<<0:16000000>>),
+    ok.
+
+tail_to_burn(X) -> tail_to_burn_b(X).
+tail_to_burn_b(X) -> burn(X).
+
+%% The work is done on the way back.
+unwind(0) -> [];
+unwind(N) ->
+    Rest = unwind(N - 1),
+    _ = erlang:md5(<<0:160000>>),
+    [N | Rest].
+
+call_unwind(N) ->
+    Numbers = unwind(N),
+    leaf(Numbers).
+
+%% Waits for a message that comes late, between two calls.
+wait_between(Ms) ->
+    leaf(1),
+    erlang:send_after(Ms, self(), late),
+    wait_for(late),
+    leaf(2),
+    ok.
 
 %% ---- for captures ----
 
