@@ -68,10 +68,11 @@ Test(function_table, keys_are_found_by_id)
     cr_assert_eq(table.keys[known].arity, 255);
 }
 
-/* Atoms are multiples of 64 plus a tag. */
+/* Functions that share all but one part with many others. Atoms are multiples
+ * of 64 plus a tag. */
 static uint32_t id_of_many(uint32_t i)
 {
-    return id(i % 1000 << 6 | 11, i << 6 | 11, i % 7);
+    return id(i % 100 << 6 | 11, i / 100 % 100 << 6 | 11, i / 10000);
 }
 
 Test(function_table, ids_and_keys_survive_growth)
@@ -80,7 +81,8 @@ Test(function_table, ids_and_keys_survive_growth)
         cr_assert_eq(id_of_many(i), i);
     for (uint32_t i = 0; i < MANY; i++) {
         cr_assert_eq(id_of_many(i), i);
-        cr_assert_eq(table.keys[i].mfa.function, i << 6 | 11);
+        cr_assert_eq(table.keys[i].mfa.function, i / 100 % 100 << 6 | 11);
+        cr_assert_eq(table.keys[i].arity, i / 10000);
     }
     cr_assert_eq(table.count, MANY);
 }

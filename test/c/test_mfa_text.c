@@ -127,7 +127,7 @@ Test(mfa_text, anonymous_functions_name_who_holds_them)
     cr_assert_text("Elixir.A", "-+/2-fun-0-", 1, "anonymous fn/1 in A.+/2");
     cr_assert_text("Elixir.A", "-a b/0-fun-0-", 1, "anonymous fn/1 in A.\"a b\"/0");
     cr_assert_text("Elixir.A", "-fun-", 0, "A.\"-fun-\"/0");
-    cr_assert_text("Elixir.A", "f/2-fun-0-", 0, "A.\"f/2-fun-0-\"/0");
+    cr_assert_text("Elixir.A", "foo/2-fun-0-", 0, "A.\"foo/2-fun-0-\"/0");
 }
 
 Test(mfa_text, longest_names_are_whole)

@@ -27,11 +27,12 @@ static char *numbered(const char *prefix, uint32_t number)
     return strdup(text);
 }
 
+/* m0:f0/0, m1:f0/0, m0:f1/0, m1:f1/0, m0:f0/1 and so on. */
 static uint32_t add_function(struct ember_profile *profile, uint32_t number)
 {
     profile->functions[profile->function_count] = (struct ember_function){
-        .module = numbered("m", number / 10), .name = numbered("f", number % 10 / 2),
-        .text = numbered("text", number), .arity = number % 2};
+        .module = numbered("m", number % 2), .name = numbered("f", number / 2 % 2),
+        .text = numbered("text", number), .arity = (uint8_t)(number / 4)};
     return profile->function_count++;
 }
 
@@ -56,7 +57,7 @@ static uint32_t add_process(struct ember_profile *profile, uint32_t pid, const c
     return add_node(profile, EMBER_NONE, EMBER_NONE, 0);
 }
 
-/* main (m0:f0/0 -> m0:f0/1), then its child. */
+/* main (m0:f0/0 -> m1:f0/0), then its child. */
 static struct ember_profile *small_profile(uint64_t weight)
 {
     struct ember_profile *profile = start_profile();
@@ -227,6 +228,20 @@ Test(profile, processes_differ_by_pid_and_name)
     cr_assert_not(sum->processes[0].exited);
     cr_assert_str_eq(sum->processes[2].name, "named");
     cr_assert_eq(sum->processes[2].parent, 1);
+    ember_profile_destroy(sum);
+    destroy_all(parts, 2);
+}
+
+Test(profile, processes_of_one_pid_differ_by_name)
+{
+    struct ember_profile *parts[] = {start_profile(), start_profile()};
+    for (uint32_t i = 0; i < 2 * MOST_PROCESSES; i++) {
+        char *name = numbered("name", i);
+        add_process(parts[i % 2], 1, name, EMBER_NONE);
+        free(name);
+    }
+    struct ember_profile *sum = merged(parts, 2);
+    cr_assert_eq(sum->process_count, 2 * MOST_PROCESSES);
     ember_profile_destroy(sum);
     destroy_all(parts, 2);
 }

@@ -1007,6 +1007,47 @@ Test(recorder, what_lives_after_a_collection_is_not_allocated)
     }
 }
 
+Test(recorder, stack_pointer_outside_the_block_tells_nothing)
+{
+    ON_EACH_VM(layout)
+    {
+        start(layout);
+        vm.compare = false;
+        vm_open(&vm, SLOT, MAIN, 1);
+        vm_call(&vm, p, MAIN);
+        call(A);
+        struct ember_event event = vm_event(&vm, p, EMBER_EVENT_CALL);
+        event.mfa = vm_mfa(B);
+        event.hp = p->hp + VM_MFA_WORDS;
+        event.sp = p->end + 50;
+        vm_send(&vm, &event);
+        back();
+        vm_return(&vm, p);
+        cr_assert_eq(VM_NODE(&vm, 0, MAIN, A, B).calls, 1);
+    }
+}
+
+Test(recorder, pid_that_is_spawned_again_is_another_process)
+{
+    ON_EACH_VM(layout)
+    {
+        start(layout);
+        vm.compare = false;
+        vm_open(&vm, SLOT, MAIN, 1);
+        vm_call(&vm, p, MAIN);
+        child = vm_spawn(&vm, p, 20);
+        run_child(child, B, 30);
+        vm.lose = 1;
+        vm_exit(&vm, child);
+        run_child(vm_spawn(&vm, p, 20), C, 5);
+        vm_return(&vm, p);
+        cr_assert_eq(vm.finished->process_count, 3);
+        cr_assert(vm.finished->processes[1].exited);
+        cr_assert_not(vm.finished->processes[2].exited);
+        cr_assert_eq(VM_NODE(&vm, 2, C).own_ticks, 5);
+    }
+}
+
 Test(recorder, losses_before_a_run_are_not_its_own)
 {
     start(&vm_layout_27);
