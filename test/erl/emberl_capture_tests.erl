@@ -77,18 +77,20 @@ tail_recursion() ->
     ?assertEqual(#{[loop] => 101, [loop, leaf] => 100}, shape(Profile)).
 
 order() ->
-    Capture = start(?MFA(wait_for, 1), 2, (values())#{return => all, output_directory => "/tmp"}),
-    ?assertMatch({error, timeout}, emberl:await(Capture, 0)),
-    First = spawn_link(emberl_work, wait_for, [first]),
-    wait_until(fun() -> process_info(First, status) =:= {status, waiting} end),
-    Second = spawn_link(emberl_work, wait_for, [second]),
-    wait_until(fun() -> process_info(Second, status) =:= {status, waiting} end),
-    Second ! second,
-    emberl_test:wait_dead(Second),
-    First ! first,
-    Results = captured(Capture),
-    [file:delete(File) || #{file := File} <- Results],
-    ?assertEqual([{ok, second}, {ok, first}], [Result || #{result := Result} <- Results]).
+    emberl_test:in_directory((values())#{return => all}, fun(Options) ->
+        Capture = start(?MFA(wait_for, 1), 2, Options),
+        First = waiting_for(first),
+        Second = waiting_for(second),
+        Second ! second,
+        emberl_test:wait_dead(Second),
+        First ! first,
+        ?assertEqual([{ok, second}, {ok, first}], [Result || #{result := Result} <- captured(Capture)])
+    end).
+
+waiting_for(Message) ->
+    Pid = spawn_link(emberl_work, wait_for, [Message]),
+    wait_until(fun() -> process_info(Pid, status) =:= {status, waiting} end),
+    Pid.
 
 %% ---- what can be captured ----
 

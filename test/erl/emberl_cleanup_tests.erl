@@ -107,9 +107,9 @@ apply_timeout() ->
                  (profile())#{timeout => 30}).
 
 child_of_apply() ->
-    emberl:apply(fun() -> spawn_link(emberl_work, wait_for, [go]) end, profile()),
-    Pid = emberl:apply(fun() -> spawn_link(emberl_work, wait_for, [go]) end,
-                       #{return => value, output_directory => emberl_test:directory(), quiet => true}),
+    Pid = emberl_test:in_directory(#{return => value}, fun(Options) ->
+        emberl:apply(fun() -> spawn_link(emberl_work, wait_for, [go]) end, Options)
+    end),
     ?assertEqual({flags, []}, erlang:trace_info(Pid, flags)),
     Pid ! go,
     wait_dead(Pid).

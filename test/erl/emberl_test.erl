@@ -8,7 +8,7 @@
 -export([profile/1, profile/2, shape/1, shape/2, calls/1, calls/2, outcome/1, total_calls/1]).
 -export([counted/2, counted_in_process/2, has_sessions/0, release/0]).
 -export([in_process/1, busy/1, stop/1, wait_until/1, wait_dead/1, running/0]).
--export([directory/0, with_directory/1, in_directory/2, works/0, compile/2, unload/1]).
+-export([with_directory/1, in_directory/2, works/0, compile/2, unload/1]).
 -export([node/1, quiet/1]).
 
 %% ---- profiles ----
