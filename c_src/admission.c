@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "admission.h"
 
+#include "hash.h"
+
 #include <stdalign.h>
 #include <stddef.h>
 #include <sys/mman.h>
@@ -153,14 +155,9 @@ static uint64_t begin_run(struct ember_admission *admission, uint32_t capture, u
 
 /* ---- the watch table ---- */
 
-static size_t hash_pid(uint64_t pid)
-{
-    return (size_t)((pid * UINT64_C(0x9E3779B97F4A7C15)) >> 32);
-}
-
 static struct watch *slot_at(struct ember_admission *admission, uint64_t pid, unsigned step)
 {
-    return &admission->watch[(hash_pid(pid) + step) & (EMBER_WATCH_ENTRIES - 1)];
+    return &admission->watch[(ember_hash(pid) + step) & (EMBER_WATCH_ENTRIES - 1)];
 }
 
 static struct watch *find_entry(struct ember_admission *admission, uint64_t pid)

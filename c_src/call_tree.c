@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "call_tree.h"
 
+#include "hash.h"
 #include "profile.h"
 
 #include <assert.h>
@@ -17,7 +18,7 @@ static size_t bytes_for(uint32_t nodes)
 
 static struct ember_tree_edge *find_edge(struct ember_tree_edge *edges, uint32_t mask, uint64_t key)
 {
-    for (uint64_t i = (key * UINT64_C(0x9E3779B97F4A7C15)) >> 32;; i++) {
+    for (uint32_t i = ember_hash(key);; i++) {
         struct ember_tree_edge *edge = &edges[i & mask];
         if (edge->node == EMBER_NONE || edge->key == key)
             return edge;

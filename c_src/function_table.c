@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "function_table.h"
 
+#include "hash.h"
 #include "profile.h"
 
 #include <stdlib.h>
@@ -10,7 +11,7 @@
 static uint32_t hash(struct ember_mfa mfa, uint32_t arity)
 {
     uint64_t key = ((uint64_t)mfa.module << 32 | mfa.function) + arity;
-    return (uint32_t)((key * UINT64_C(0x9E3779B97F4A7C15)) >> 32);
+    return ember_hash(key);
 }
 
 static bool allocate(struct ember_function_table *table, uint32_t capacity)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "profile.h"
 
+#include "hash.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,7 +33,7 @@ void ember_profile_destroy(struct ember_profile *profile)
     free(profile);
 }
 
-static void add_metrics(struct ember_metrics *sum, const struct ember_metrics *more)
+void ember_metrics_add(struct ember_metrics *sum, const struct ember_metrics *more)
 {
     sum->calls += more->calls;
     sum->own_ns += more->own_ns;
@@ -45,7 +47,7 @@ struct ember_metrics ember_profile_total(const struct ember_profile *profile, ui
     struct ember_metrics total = {0};
     for (uint32_t i = 0; i < profile->node_count; i++)
         if (process == EMBER_NONE || profile->nodes[i].process == process)
-            add_metrics(&total, &profile->nodes[i].own);
+            ember_metrics_add(&total, &profile->nodes[i].own);
     return total;
 }
 
@@ -181,7 +183,7 @@ static uint32_t merge_child(struct merge *merge, uint32_t parent, uint32_t funct
 {
     struct ember_profile *into = merge->into;
     uint64_t key = (uint64_t)parent << 32 | function;
-    for (uint64_t i = (key * UINT64_C(0x9E3779B97F4A7C15)) >> 32;; i++) {
+    for (uint32_t i = ember_hash(key);; i++) {
         uint32_t *slot = &merge->nodes.slots[i & merge->nodes.mask];
         if (*slot == 0) {
             into->nodes[into->node_count] = (struct ember_node){
@@ -226,7 +228,7 @@ static void merge_nodes(struct merge *merge, const struct ember_profile *from,
             map[i] = merge->into->processes[processes[node->process]].root;
         else
             map[i] = merge_child(merge, map[node->parent], functions[node->function]);
-        add_metrics(&merge->into->nodes[map[i]].own, &node->own);
+        ember_metrics_add(&merge->into->nodes[map[i]].own, &node->own);
     }
 }
 

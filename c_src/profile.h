@@ -97,6 +97,9 @@ struct ember_profile *ember_profile_create(void);
 /* Any state; NULL is allowed. */
 void ember_profile_destroy(struct ember_profile *profile);
 
+/* Adds `more` to `sum`. */
+void ember_metrics_add(struct ember_metrics *sum, const struct ember_metrics *more);
+
 /* Sum of the nodes of one process, or of all (EMBER_NONE). */
 struct ember_metrics ember_profile_total(const struct ember_profile *profile, uint32_t process);
 

@@ -123,15 +123,6 @@ static void keep_largest(struct page *page)
     }
 }
 
-static void add_metrics(struct ember_metrics *sum, const struct ember_metrics *more)
-{
-    sum->calls += more->calls;
-    sum->own_ns += more->own_ns;
-    sum->off_cpu_ns += more->off_cpu_ns;
-    sum->gc_ns += more->gc_ns;
-    sum->words += more->words;
-}
-
 static void fold_pruned(struct page *page)
 {
     for (uint32_t node = page->profile->node_count; node-- > 0;) {
@@ -139,8 +130,8 @@ static void fold_pruned(struct page *page)
         if (entry->row != EMBER_NONE)
             continue;
         struct entry *caller = caller_entry(page, node);
-        add_metrics(&caller->pruned, &page->profile->nodes[node].own);
-        add_metrics(&caller->pruned, &entry->pruned);
+        ember_metrics_add(&caller->pruned, &page->profile->nodes[node].own);
+        ember_metrics_add(&caller->pruned, &entry->pruned);
         caller->pruned_stacks += entry->pruned_stacks + 1;
     }
 }
