@@ -173,13 +173,13 @@ static ERL_NIF_TERM *mfa_terms(ErlNifEnv *env, const struct ember_profile *profi
     return terms;
 }
 
-static void add(struct ember_metrics *sum, const struct ember_metrics *more)
+/* process_term of every process, each made once; to be freed. */
+static ERL_NIF_TERM *process_terms(ErlNifEnv *env, const struct ember_profile *profile)
 {
-    sum->calls += more->calls;
-    sum->own_ns += more->own_ns;
-    sum->off_cpu_ns += more->off_cpu_ns;
-    sum->gc_ns += more->gc_ns;
-    sum->words += more->words;
+    ERL_NIF_TERM *terms = malloc((profile->process_count + 1u) * sizeof *terms);
+    for (uint32_t i = 0; terms && i < profile->process_count; i++)
+        terms[i] = process_term(env, &profile->processes[i]);
+    return terms;
 }
 
 /* Sums by function; to be freed. */
@@ -187,12 +187,18 @@ static struct ember_metrics *sum_functions(ErlNifEnv *env, const struct ember_pr
                                            ERL_NIF_TERM process, bool all)
 {
     struct ember_metrics *sums = calloc(profile->function_count + 1u, sizeof *sums);
+    ERL_NIF_TERM *terms = process_terms(env, profile);
+    if (!terms) {
+        free(sums);
+        return NULL;
+    }
     for (uint32_t i = 0; sums && i < profile->node_count; i++) {
         const struct ember_node *node = &profile->nodes[i];
-        bool wanted = all || enif_compare(process, process_term(env, &profile->processes[node->process])) == 0;
+        bool wanted = all || enif_compare(process, terms[node->process]) == 0;
         if (node->function != EMBER_NONE && wanted)
-            add(&sums[node->function], &node->own);
+            ember_metrics_add(&sums[node->function], &node->own);
     }
+    free(terms);
     return sums;
 }
 
@@ -237,19 +243,21 @@ ERL_NIF_TERM ember_profile_nif_stacks(ErlNifEnv *env, int argc, const ERL_NIF_TE
     if (!get_profile(env, argv[0], &profile))
         return enif_make_badarg(env);
     ERL_NIF_TERM *terms = mfa_terms(env, profile);
+    ERL_NIF_TERM *processes = process_terms(env, profile);
     ERL_NIF_TERM list = enif_make_list(env, 0);
-    for (uint32_t i = profile->node_count; terms && i > 0; i--) {
+    bool ready = terms && processes;
+    for (uint32_t i = profile->node_count; ready && i > 0; i--) {
         const struct ember_node *node = &profile->nodes[i - 1];
         if (is_zero(&node->own))
             continue;
         struct ember_term_map map = ember_term_map_new(env);
-        ember_term_map_put(&map, "process", process_term(env, &profile->processes[node->process]));
+        ember_term_map_put(&map, "process", processes[node->process]);
         ember_term_map_put(&map, "stack", stack_term(env, profile, i - 1, terms));
         put_metrics(&map, &node->own);
         list = enif_make_list_cell(env, map.map, list);
     }
-    bool ready = terms != NULL;
     free(terms);
+    free(processes);
     return ready ? list : out_of_memory(env);
 }
 
