@@ -61,7 +61,6 @@ static struct ember_profile *build_profile(const struct ember_run *run,
 {
     struct ember_build build = {
         .functions = functions,
-        .capture = capture,
         .ns_per_tick = ember_clock_ns_per_tick(),
         .fallbacks = fallbacks_in_use(),
         .atom_name = atom_name,

@@ -12,7 +12,6 @@
 
 struct ember_build {
     const struct ember_function_table *functions;
-    const struct ember_capture *capture;
     double ns_per_tick;
     double cost_ns[EMBER_COST_KINDS]; /* of one event; all 0: nothing is subtracted */
     int64_t end_us;                   /* UTC of the run's end */

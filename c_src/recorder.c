@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "recorder.h"
 
+#include "hash.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +12,7 @@
 
 static struct ember_traced **find_slot(struct ember_traced **processes, uint32_t mask, uint64_t pid)
 {
-    for (uint64_t i = (pid * UINT64_C(0x9E3779B97F4A7C15)) >> 32;; i++) {
+    for (uint32_t i = ember_hash(pid);; i++) {
         struct ember_traced **slot = &processes[i & mask];
         if (!*slot || (*slot)->pid == pid)
             return slot;
@@ -106,16 +108,22 @@ static void unlink_run(struct ember_recorder *recorder, struct ember_run *run)
     *link = run->next;
 }
 
+/* Ends a track that its run has let go, and with the last its process. */
+static void drop_track(struct ember_recorder *recorder, struct ember_track *track)
+{
+    struct ember_traced *process = track->traced;
+    ember_traced_remove_track(process, track);
+    ember_track_destroy(track);
+    drop_if_unused(recorder, process);
+}
+
 static void detach_tracks(struct ember_recorder *recorder, struct ember_run *run)
 {
     while (run->tracks) {
         struct ember_track *track = run->tracks;
         run->tracks = track->next_in_run;
         ember_traced_close(track->traced, track, run->end_ticks);
-        ember_traced_remove_track(track->traced, track);
-        if (!track->traced->tracks)
-            remove_process(recorder, track->traced);
-        ember_track_destroy(track);
+        drop_track(recorder, track);
     }
 }
 
@@ -254,11 +262,7 @@ static void leave_run(struct ember_recorder *recorder, struct ember_track *track
     while (*link != track)
         link = &(*link)->next_in_run;
     *link = track->next_in_run;
-    struct ember_traced *process = track->traced;
-    ember_traced_remove_track(process, track);
-    ember_track_destroy(track);
-    if (!process->tracks)
-        remove_process(recorder, process);
+    drop_track(recorder, track);
 }
 
 /* The process is dead: the runs rooted in it end, it leaves the others. */

@@ -10,7 +10,6 @@
 enum { MODULE = 10, PID = 500, CHILD = 501 };
 
 static struct ember_function_table functions;
-static struct ember_capture capture;
 static struct ember_run *run;
 static struct ember_build build;
 
@@ -53,7 +52,7 @@ static void set_up(void)
     ember_call_tree_child(&run->tree, outer, id(32));
     ember_run_add_process(run, CHILD, 0);
     ember_call_tree_child(&run->tree, run->processes[1].root, id(31));
-    build = (struct ember_build){.functions = &functions, .capture = &capture, .ns_per_tick = 0.5,
+    build = (struct ember_build){.functions = &functions, .ns_per_tick = 0.5,
                                  .atom_name = atom_name, .pid_text = pid_text};
 }
 
