@@ -102,7 +102,7 @@ handle_call(stop_all, _From, State) ->
     {reply, ok, lists:foldl(fun(Ref, S) -> end_capture(Ref, stopped, S) end, State, Refs)}.
 
 start_result({ok, Ref, State}, _Old) -> {reply, {ok, Ref}, State};
-start_result({error, Reason}, Old) -> {reply, {error, Reason}, close_if_unused(Old)}.
+start_result({error, Reason}, Old) -> {reply, {error, Reason}, Old}.
 
 -spec handle_cast(term(), #state{}) -> {noreply, #state{}}.
 handle_cast(tell_janitor, #state{trace = Trace} = State) when Trace =/= undefined ->
@@ -135,11 +135,18 @@ terminate(_Reason, State) ->
 
 %% ---- starting ----
 
+%% What a start that fails has opened is closed again.
 start(Owner, Request, State0) ->
     case open_trace(State0) of
-        {ok, State1} -> start_target(Owner, Request, State1);
+        {ok, State1} -> started(start_target(Owner, Request, State1), State1);
         {error, Reason} -> {error, Reason}
     end.
+
+started({ok, Ref, State}, _Opened) ->
+    {ok, Ref, State};
+started({error, Reason}, Opened) ->
+    _ = close_if_unused(Opened),
+    {error, Reason}.
 
 open_trace(#state{trace = undefined} = State) ->
     {ReturnTo, Begin, BeginFirst} = emberl_trace:stack_layout(),
@@ -161,7 +168,6 @@ start_target(Owner, #{mfa := MFA, options := Options} = Request, State) ->
             emberl_trace:set_modules(State1#state.trace, maps:get(modules, Options)),
             start_in_library(Owner, Target, Request, State1);
         {error, Reason} ->
-            _ = close_if_unused(State),
             {error, Reason}
     end.
 
@@ -170,7 +176,6 @@ start_in_library(Owner, Target, Request, State) ->
         {ok, Slot} ->
             arm(Owner, Slot, Target, Request, State);
         {error, Reason} ->
-            _ = close_if_unused(State),
             {error, Reason}
     end.
 
@@ -190,7 +195,6 @@ arm(Owner, Slot, Target, #{mfa := MFA} = Request, State) ->
             {ok, Capture#capture.ref, store(Capture, State1)};
         {error, undefined} ->
             emberl_nif:close(Slot),
-            _ = close_if_unused(State),
             {error, {undefined_function, MFA}}
     end.
 
