@@ -188,7 +188,8 @@ start(MFA, Calls, Options) ->
 await({Ref, _Text, _Options} = Capture, Timeout) ->
     results(emberl_server:await(Ref, Timeout), Capture).
 
-%% @doc Ends a capture; returns what it has.
+%% @doc Ends a capture; returns what it has. Where another process awaits it, that
+%% one gets the results, and this returns `{error, already_awaited}'.
 -spec stop(capture()) -> results().
 stop({Ref, _Text, _Options} = Capture) ->
     results(emberl_server:stop(Ref), Capture).

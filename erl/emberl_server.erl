@@ -52,15 +52,15 @@ start_capture(Request) ->
     call({start, self(), Request}).
 
 %% The captured call is over: what there is now is all.
--spec finish(reference()) -> outcome() | {error, unknown_capture}.
+-spec finish(reference()) -> outcome() | {error, already_awaited | unknown_capture}.
 finish(Ref) ->
     call({finish, Ref}).
 
--spec await(reference(), timeout()) -> outcome() | {error, timeout | unknown_capture}.
+-spec await(reference(), timeout()) -> outcome() | {error, timeout | already_awaited | unknown_capture}.
 await(Ref, Timeout) ->
     call({await, Ref, Timeout}).
 
--spec stop(reference()) -> outcome() | {error, unknown_capture}.
+-spec stop(reference()) -> outcome() | {error, already_awaited | unknown_capture}.
 stop(Ref) ->
     call({stop, Ref}).
 
@@ -423,10 +423,18 @@ close_if_unused(#state{trace = Trace, captures = Captures} = State) ->
 end_and_reply(Ref, Why, From, #state{captures = Captures} = State) ->
     case maps:is_key(Ref, Captures) of
         true ->
-            #state{captures = Left} = Ended = end_capture(Ref, Why, State),
-            {noreply, answer((maps:get(Ref, Left))#capture{waiting = {From, undefined}}, Ended)};
+            reply_ended(Ref, From, end_capture(Ref, Why, State));
         false ->
             {reply, {error, unknown_capture}, State}
+    end.
+
+%% Where another process awaits it, that one has got the results.
+reply_ended(Ref, From, #state{captures = Captures} = State) ->
+    case Captures of
+        #{Ref := Capture} ->
+            {noreply, answer(Capture#capture{waiting = {From, undefined}}, State)};
+        #{} ->
+            {reply, {error, already_awaited}, State}
     end.
 
 wait(error, _Timeout, _From, State) ->

@@ -291,6 +291,7 @@ waiting() ->
      {"await of another process", fun await_elsewhere/0},
      {"after the result it is unknown", fun await_twice/0},
      {"two that wait", fun two_wait/0},
+     {"a stop of what another awaits", fun stop_awaited/0},
      {"stop has what is under way", fun stop_under_way/0},
      {"stop/0 ends all and answers who waits", fun stop_all/0},
      {"the end of who started it", fun owner_dies/0},
@@ -316,14 +317,30 @@ await_twice() ->
     ?assertEqual({error, unknown_capture}, emberl:await(Capture, 0)),
     ?assertEqual({error, unknown_capture}, emberl:stop(Capture)).
 
-two_wait() ->
-    Capture = start(?MFA(pair, 1), 1, profiles()),
+%% A process that awaits the capture, and exits with what it gets.
+awaited(Capture) ->
     {Pid, Monitor} = spawn_monitor(fun() -> exit(emberl:await(Capture, infinity)) end),
     wait_until(fun() -> process_info(Pid, status) =:= {status, waiting} end),
     %% the other's request may still be on its way
     wait_until(fun() -> emberl:await(Capture, 1) =:= {error, already_awaited} end),
+    {Pid, Monitor}.
+
+two_wait() ->
+    Capture = start(?MFA(pair, 1), 1, profiles()),
+    {Pid, Monitor} = awaited(Capture),
     emberl_work:pair(1),
     receive {'DOWN', Monitor, process, Pid, Result} -> ?assertMatch({ok, [_]}, Result) end.
+
+%% The one who waits gets what there is, and the server lives on.
+stop_awaited() ->
+    Capture = start(?MFA(pair, 1), 1, profiles()),
+    Server = whereis(emberl_server),
+    {Pid, Monitor} = awaited(Capture),
+    ?assertEqual({error, already_awaited}, emberl:stop(Capture)),
+    receive
+        {'DOWN', Monitor, process, Pid, Result} -> ?assertEqual({incomplete, stopped, []}, Result)
+    end,
+    ?assertEqual(Server, whereis(emberl_server)).
 
 stop_under_way() ->
     Capture = start(?MFA(wait_for, 1), 2, profiles()),
