@@ -110,7 +110,7 @@ static inline bool watched_as_before(ERL_NIF_TERM state, uint64_t pid)
            mine.epoch == atomic_load_explicit(&ember_admission_epoch, memory_order_acquire);
 }
 
-/* Other threads may have written it meanwhile; it is written again. */
+/* What was written last is not sure, so it is written again. */
 static inline void forget_block(void)
 {
     mine.block = (struct ember_vm_block){.start = 1, .fragments = UINT64_MAX};
@@ -260,30 +260,32 @@ static inline bool write_mfa(struct ember_event *event, const ERL_NIF_TERM mfa[3
     return ((mfa[0] | mfa[1]) >> 32) == 0;
 }
 
-/* procs events run without the process's heap */
-static void write_plain(struct ember_session *session, enum ember_event_kind kind, uint64_t pid,
+/* procs events run without the process's heap. Whether it was written. */
+static bool write_plain(struct ember_session *session, enum ember_event_kind kind, uint64_t pid,
                         uint64_t value)
 {
     struct ember_event *event = start_event(session, kind, pid);
     if (!event)
-        return;
+        return false;
     event->hp = 0;
     event->sp = 0;
     event->value = value;
     ember_ring_commit(mine.ring);
+    return true;
 }
 
-static void write_heap(struct ember_session *session, uint64_t pid,
+static bool write_heap(struct ember_session *session, uint64_t pid,
                        const struct ember_vm_block *block)
 {
     struct ember_event *event = start_event(session, EMBER_EVENT_HEAP, pid);
     if (!event)
-        return;
+        return false;
     event->hp = 0;
     event->sp = 0;
     event->heap_start = ember_vm_word_address(block->start);
     event->stack_base = ember_vm_word_address(block->end);
     ember_ring_commit(mine.ring);
+    return true;
 }
 
 static RARE void write_block(struct ember_session *session, uint64_t pid,
@@ -291,11 +293,14 @@ static RARE void write_block(struct ember_session *session, uint64_t pid,
 {
     if (!ember_vm_heap.exact)
         return;
-    if (block->start != mine.block.start || block->end != mine.block.end)
-        write_heap(session, pid, block);
-    if (block->fragments != mine.block.fragments)
-        write_plain(session, EMBER_EVENT_FRAGMENTS, pid, block->fragments);
-    mine.block = *block;
+    bool moved = block->start != mine.block.start || block->end != mine.block.end;
+    bool grown = block->fragments != mine.block.fragments;
+    bool written = !moved || write_heap(session, pid, block);
+    written &= !grown || write_plain(session, EMBER_EVENT_FRAGMENTS, pid, block->fragments);
+    if (written)
+        mine.block = *block;
+    else
+        forget_block(); /* no room: the next event tries again */
 }
 
 /* The block and its fragments change rarely, so they have records of their
