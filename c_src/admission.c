@@ -5,6 +5,7 @@
 
 #include <stdalign.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 
 #define PROBE_LIMIT 64
@@ -18,12 +19,37 @@ struct run {
     _Atomic uint64_t id;     /* 0: free */
     _Atomic uint32_t capture;
     _Atomic uint64_t call;   /* equal for the runs of one call, larger for later ones */
+    _Atomic uint64_t begin_ticks;
 };
 
 struct capture {
     _Atomic int64_t remaining; /* calls still taken */
     _Atomic bool used;
+    _Atomic bool armed;
+    _Atomic uint64_t seen; /* calls that could have been taken */
     struct ember_intake intake; /* set before its bit in the target is */
+};
+
+/* Of a process that takes part. */
+struct tracee {
+    struct ember_gap gap;
+    struct ember_place place;
+};
+
+struct member {
+    uint64_t pid; /* 0: free; constant once the window is open */
+    _Atomic bool arrived;
+    struct tracee tracee;
+};
+
+struct ember_members {
+    uint32_t mask;
+    struct member slots[];
+};
+
+struct window {
+    _Atomic uint64_t run;
+    _Atomic(struct ember_members *) members;
 };
 
 /* pid: 0 never used, EMPTY free again. run: 0 free. */
@@ -36,9 +62,13 @@ struct ember_admission {
     _Atomic uint64_t next_run;
     _Atomic uint64_t refused;
     _Atomic uint64_t targets[EMBER_MAX_TARGETS]; /* bit c: capture c waits here */
+    _Atomic uint64_t called; /* bit c: capture c was called while it was disarmed */
+    _Atomic uint64_t windows; /* bit c: capture c is an open window */
+    struct window window[EMBER_MAX_CAPTURES];
     struct capture captures[EMBER_MAX_CAPTURES];
     struct run runs[EMBER_MAX_RUNS];
     struct watch watch[EMBER_WATCH_ENTRIES];
+    struct tracee tracees[EMBER_WATCH_ENTRIES]; /* of the watch entry of the same index */
 };
 
 #define EMPTY 1u
@@ -56,8 +86,11 @@ struct ember_admission *ember_admission_create(void)
 
 void ember_admission_destroy(struct ember_admission *admission)
 {
-    if (admission)
-        munmap(admission, sizeof *admission);
+    if (!admission)
+        return;
+    for (int i = 0; i < EMBER_MAX_CAPTURES; i++)
+        ember_members_destroy(atomic_load(&admission->window[i].members));
+    munmap(admission, sizeof *admission);
 }
 
 /* Release: pairs with the acquire in the tracer's cached verdict, so whoever
@@ -83,15 +116,51 @@ void ember_admission_open(struct ember_admission *admission, uint32_t index,
     struct capture *capture = &admission->captures[index];
     capture->intake = *intake;
     atomic_store(&capture->remaining, intake->calls);
+    atomic_store(&capture->seen, 0);
+    atomic_store(&capture->armed, !intake->disarmed);
     /* Release: pairs with the acquire in ember_admission_enter; the fields
      * above are there before the bit is. */
     atomic_fetch_or_explicit(&admission->targets[intake->target], UINT64_C(1) << index,
                              memory_order_release);
 }
 
-bool ember_admission_wants_value(const struct ember_admission *admission, uint32_t capture)
+bool ember_admission_wants_value(const struct ember_admission *admission,
+                                 const struct ember_admitted *ended, uint64_t ticks)
 {
-    return admission->captures[capture].intake.wants_value;
+    const struct ember_intake *intake = &admission->captures[ended->capture].intake;
+    return intake->wants_value && ticks - ended->begin_ticks >= intake->value_after_ticks;
+}
+
+void ember_admission_arm(struct ember_admission *admission, uint32_t capture)
+{
+    atomic_store(&admission->captures[capture].armed, true);
+    atomic_fetch_and(&admission->called, ~(UINT64_C(1) << capture));
+}
+
+void ember_admission_disarm(struct ember_admission *admission, uint32_t capture)
+{
+    atomic_store(&admission->captures[capture].armed, false);
+}
+
+uint64_t ember_admission_called(struct ember_admission *admission)
+{
+    return atomic_load_explicit(&admission->called, memory_order_relaxed)
+               ? atomic_exchange(&admission->called, 0)
+               : 0;
+}
+
+uint64_t ember_admission_seen(struct ember_admission *admission, uint32_t capture)
+{
+    return atomic_load_explicit(&admission->captures[capture].seen, memory_order_relaxed);
+}
+
+bool ember_admission_is_active(struct ember_admission *admission, uint32_t capture)
+{
+    for (unsigned i = 0; i < EMBER_MAX_RUNS; i++)
+        if (atomic_load(&admission->runs[i].id) &&
+            atomic_load(&admission->runs[i].capture) == capture)
+            return true;
+    return false;
 }
 
 static void end_run(struct run *run, uint64_t id)
@@ -104,6 +173,7 @@ void ember_admission_close(struct ember_admission *admission, uint32_t index)
 {
     struct capture *capture = &admission->captures[index];
     atomic_fetch_and(&admission->targets[capture->intake.target], ~(UINT64_C(1) << index));
+    atomic_fetch_and(&admission->windows, ~(UINT64_C(1) << index));
     atomic_store(&capture->remaining, 0);
     for (unsigned i = 0; i < EMBER_MAX_RUNS; i++) {
         struct run *run = &admission->runs[i];
@@ -117,6 +187,7 @@ void ember_admission_close(struct ember_admission *admission, uint32_t index)
 void ember_admission_reuse(struct ember_admission *admission, uint32_t capture)
 {
     ember_admission_close(admission, capture); /* runs begun while it was closed */
+    ember_members_destroy(atomic_exchange(&admission->window[capture].members, NULL));
     atomic_store(&admission->captures[capture].used, false);
 }
 
@@ -153,6 +224,109 @@ static uint64_t begin_run(struct ember_admission *admission, uint32_t capture, u
     return 0;
 }
 
+/* ---- windows ---- */
+
+static struct member *member_at(struct ember_members *members, uint64_t pid)
+{
+    for (uint32_t i = ember_hash(pid);; i++) {
+        struct member *member = &members->slots[i & members->mask];
+        if (member->pid == pid || member->pid == 0)
+            return member;
+    }
+}
+
+struct ember_members *ember_members_create(const uint64_t *pids, uint32_t count)
+{
+    uint32_t capacity = 4;
+    while (capacity / 2 < count)
+        capacity *= 2;
+    struct ember_members *members =
+        calloc(1, sizeof *members + capacity * sizeof members->slots[0]);
+    if (!members)
+        return NULL;
+    members->mask = capacity - 1;
+    for (uint32_t i = 0; i < count; i++)
+        member_at(members, pids[i])->pid = pids[i];
+    return members;
+}
+
+void ember_members_destroy(struct ember_members *members)
+{
+    free(members);
+}
+
+uint64_t ember_admission_begin_window(struct ember_admission *admission, uint32_t index,
+                                      bool spawned)
+{
+    struct capture *capture = &admission->captures[index];
+    capture->intake = (struct ember_intake){.spawned = spawned};
+    atomic_store(&capture->remaining, 0);
+    uint64_t run = begin_run(admission, index, 0);
+    atomic_store(&admission->window[index].run, run);
+    return run;
+}
+
+void ember_admission_open_window(struct ember_admission *admission, uint32_t index,
+                                 struct ember_members *members)
+{
+    atomic_store_explicit(&admission->window[index].members, members, memory_order_relaxed);
+    /* Release: pairs with the acquire in next_window; the members are there. */
+    atomic_fetch_or_explicit(&admission->windows, UINT64_C(1) << index, memory_order_release);
+    advance_epoch();
+}
+
+/* The next window of which `pid` is a member, and its place there; `windows` are those
+ * still to be looked at. NULL: there is none. */
+static struct member *next_window(struct ember_admission *admission, uint64_t pid,
+                                  uint64_t *windows, uint32_t *window)
+{
+    for (; *windows; *windows &= *windows - 1) {
+        uint32_t index = (uint32_t)__builtin_ctzll(*windows);
+        struct member *member =
+            member_at(atomic_load_explicit(&admission->window[index].members, memory_order_relaxed), pid);
+        if (member->pid != pid)
+            continue;
+        *windows &= *windows - 1;
+        *window = index;
+        return member;
+    }
+    return NULL;
+}
+
+/* Acquire: pairs with the release in ember_admission_open_window. */
+static uint64_t open_windows(struct ember_admission *admission)
+{
+    return atomic_load_explicit(&admission->windows, memory_order_acquire);
+}
+
+static bool is_member(struct ember_admission *admission, uint64_t pid)
+{
+    uint64_t windows = open_windows(admission);
+    uint32_t window;
+    return next_window(admission, pid, &windows, &window) != NULL;
+}
+
+/* relaxed: only callbacks on the process's behalf write and read it (file head) */
+bool ember_admission_arrive(struct ember_admission *admission, uint64_t pid)
+{
+    uint64_t windows = open_windows(admission);
+    uint32_t window;
+    bool new = false;
+    for (struct member *m; (m = next_window(admission, pid, &windows, &window));)
+        new |= !atomic_exchange_explicit(&m->arrived, true, memory_order_relaxed);
+    return new;
+}
+
+static bool has_arrived(struct ember_admission *admission, uint64_t pid)
+{
+    uint64_t windows = open_windows(admission);
+    uint32_t window;
+    bool arrived = false;
+    for (struct member *m; (m = next_window(admission, pid, &windows, &window));)
+        arrived |= atomic_load_explicit(&m->arrived, memory_order_relaxed);
+    return arrived;
+}
+
 /* ---- the watch table ---- */
 
 static struct watch *slot_at(struct ember_admission *admission, uint64_t pid, unsigned step)
@@ -187,8 +361,9 @@ static struct watch *claim_entry(struct ember_admission *admission, uint64_t pid
     return entry;
 }
 
-static void free_entry(struct watch *entry)
+static void free_entry(struct ember_admission *admission, struct watch *entry)
 {
+    admission->tracees[entry - admission->watch] = (struct tracee){.gap = {.events = 0}};
     for (unsigned i = 0; i < EMBER_MAX_MEMBERSHIPS; i++)
         atomic_store_explicit(&entry->run[i], 0, memory_order_relaxed);
     /* Release: pairs with the acquire side of the exchange in claim_entry; the
@@ -229,10 +404,27 @@ bool ember_admission_watched(struct ember_admission *admission, uint64_t pid)
     for (unsigned i = 0; entry && i < EMBER_MAX_MEMBERSHIPS; i++)
         if (active_run(admission, membership_at(entry, i)))
             return true;
-    return false;
+    return is_member(admission, pid);
 }
 
 /* ---- callbacks ---- */
+
+/* Whether it is this one's turn, of every so many. */
+static bool count_call(struct capture *capture)
+{
+    uint64_t seen = atomic_fetch_add_explicit(&capture->seen, 1, memory_order_relaxed);
+    return capture->intake.every == 0 || seen % capture->intake.every == 0;
+}
+
+/* Makes known that it is called. */
+static bool is_armed(struct ember_admission *admission, uint32_t index)
+{
+    uint64_t bit = UINT64_C(1) << index;
+    bool armed = atomic_load_explicit(&admission->captures[index].armed, memory_order_relaxed);
+    if (!armed && !(atomic_load_explicit(&admission->called, memory_order_relaxed) & bit))
+        atomic_fetch_or(&admission->called, bit);
+    return armed;
+}
 
 static bool take_call(struct capture *capture)
 {
@@ -244,11 +436,16 @@ static bool take_call(struct capture *capture)
 }
 
 /* Gives the call back, and the entry if it was claimed for it. */
-static void refuse_call(struct ember_admission *admission, struct capture *capture, uint64_t pid)
+static void give_back(struct ember_admission *admission, struct capture *capture, uint64_t pid)
 {
     atomic_fetch_add(&capture->remaining, 1);
-    atomic_fetch_add_explicit(&admission->refused, 1, memory_order_relaxed);
     ember_admission_forget(admission, pid);
+}
+
+static void refuse_call(struct ember_admission *admission, struct capture *capture, uint64_t pid)
+{
+    atomic_fetch_add_explicit(&admission->refused, 1, memory_order_relaxed);
+    give_back(admission, capture, pid);
 }
 
 /* A run of capture `index` for the call that `pid` makes, or 0; `count` others
@@ -260,7 +457,8 @@ static uint64_t enter_capture(struct ember_admission *admission, uint32_t index,
     struct watch *entry = find_entry(admission, pid);
     if (capture->intake.only_pid && capture->intake.only_pid != pid)
         return 0;
-    if ((entry && takes_part(admission, entry, index)) || !take_call(capture))
+    if ((entry && takes_part(admission, entry, index)) || !is_armed(admission, index) ||
+        !count_call(capture) || !take_call(capture))
         return 0;
     if (!entry)
         entry = claim_entry(admission, pid);
@@ -284,7 +482,7 @@ unsigned ember_admission_enter(struct ember_admission *admission, uint32_t targe
         uint32_t capture = (uint32_t)__builtin_ctzll(waiting);
         uint64_t run = enter_capture(admission, capture, pid, admitted, count);
         if (run)
-            admitted[count++] = (struct ember_admitted){run, capture};
+            admitted[count++] = (struct ember_admitted){.run = run, .capture = capture};
     }
     if (count)
         advance_epoch();
@@ -318,16 +516,77 @@ unsigned ember_admission_leave(struct ember_admission *admission, uint32_t targe
         if (run && call == innermost)
             ended[count++] = (struct ember_admitted){
                 membership & ~(uint64_t)ROOT,
-                atomic_load_explicit(&run->capture, memory_order_relaxed)};
+                atomic_load_explicit(&run->capture, memory_order_relaxed),
+                atomic_load_explicit(&run->begin_ticks, memory_order_relaxed)};
     }
-    for (unsigned i = 0; i < count; i++)
-        end_run(&admission->runs[RUN_SLOT(ended[i].run)], ended[i].run);
     return count;
+}
+
+void ember_admission_stamp(struct ember_admission *admission, uint64_t run, uint64_t ticks)
+{
+    atomic_store_explicit(&admission->runs[RUN_SLOT(run)].begin_ticks, ticks, memory_order_relaxed);
+}
+
+void ember_admission_end(struct ember_admission *admission, const struct ember_admitted *ended)
+{
+    end_run(&admission->runs[RUN_SLOT(ended->run)], ended->run);
+}
+
+void ember_admission_give_back(struct ember_admission *admission, uint64_t pid,
+                               const struct ember_admitted *admitted)
+{
+    ember_admission_end(admission, admitted);
+    give_back(admission, &admission->captures[admitted->capture], pid);
+}
+
+/* A capture that is closed takes its bit away before it ends its runs. */
+bool ember_admission_has_ended(struct ember_admission *admission, uint64_t run, uint32_t capture)
+{
+    uint32_t target = admission->captures[capture].intake.target;
+    return !active_run(admission, run) && (atomic_load(&admission->targets[target]) >> capture & 1);
+}
+
+/* ---- losses ---- */
+
+static struct tracee *find_tracee(struct ember_admission *admission, uint64_t pid)
+{
+    uint64_t windows = open_windows(admission);
+    uint32_t window;
+    struct member *member = next_window(admission, pid, &windows, &window);
+    struct watch *entry = member ? NULL : find_entry(admission, pid);
+    if (member)
+        return &member->tracee;
+    return entry ? &admission->tracees[entry - admission->watch] : NULL;
+}
+
+struct ember_gap *ember_admission_gap(struct ember_admission *admission, uint64_t pid)
+{
+    struct tracee *tracee = find_tracee(admission, pid);
+    return tracee ? &tracee->gap : NULL;
+}
+
+struct ember_place *ember_admission_place(struct ember_admission *admission, uint64_t pid)
+{
+    struct tracee *tracee = find_tracee(admission, pid);
+    return tracee ? &tracee->place : NULL;
+}
+
+/* Verdicts that threads have kept must not hide it. */
+void ember_admission_note_loss(struct ember_admission *admission, uint64_t pid)
+{
+    struct ember_gap *gap = ember_admission_gap(admission, pid);
+    if (!gap)
+        return;
+    if (gap->events == 0) {
+        *gap = (struct ember_gap){.least = INT32_MAX, .open = INT32_MAX};
+        advance_epoch();
+    }
+    gap->events++;
 }
 
 bool ember_admission_known(struct ember_admission *admission, uint64_t pid)
 {
-    return find_entry(admission, pid) != NULL;
+    return find_entry(admission, pid) || has_arrived(admission, pid);
 }
 
 void ember_admission_forget(struct ember_admission *admission, uint64_t pid)
@@ -337,7 +596,7 @@ void ember_admission_forget(struct ember_admission *admission, uint64_t pid)
         if (active_run(admission, membership_at(entry, i)))
             return;
     if (entry)
-        free_entry(entry);
+        free_entry(admission, entry);
 }
 
 static bool follows_children(struct ember_admission *admission, struct run *run)
@@ -346,20 +605,30 @@ static bool follows_children(struct ember_admission *admission, struct run *run)
     return admission->captures[capture].intake.spawned;
 }
 
+/* The child's entry, `to` where it has one already. */
+static struct watch *inherit_run(struct ember_admission *admission, uint64_t membership,
+                                 uint64_t child, struct watch *to)
+{
+    struct run *run = active_run(admission, membership);
+    if (!run || !follows_children(admission, run))
+        return to;
+    if (!to)
+        to = claim_entry(admission, child);
+    if (!to || !join_run(admission, to, membership & ~(uint64_t)ROOT))
+        atomic_fetch_add_explicit(&admission->refused, 1, memory_order_relaxed);
+    return to;
+}
+
 void ember_admission_inherit(struct ember_admission *admission, uint64_t parent, uint64_t child)
 {
     struct watch *from = find_entry(admission, parent);
     struct watch *to = NULL;
-    for (unsigned i = 0; from && i < EMBER_MAX_MEMBERSHIPS; i++) {
-        uint64_t membership = membership_at(from, i);
-        struct run *run = active_run(admission, membership);
-        if (!run || !follows_children(admission, run))
-            continue;
-        if (!to)
-            to = claim_entry(admission, child);
-        if (!to || !join_run(admission, to, membership & ~(uint64_t)ROOT))
-            atomic_fetch_add_explicit(&admission->refused, 1, memory_order_relaxed);
-    }
+    uint64_t windows = open_windows(admission);
+    uint32_t window;
+    for (unsigned i = 0; from && i < EMBER_MAX_MEMBERSHIPS; i++)
+        to = inherit_run(admission, membership_at(from, i), child, to);
+    while (next_window(admission, parent, &windows, &window))
+        to = inherit_run(admission, atomic_load(&admission->window[window].run), child, to);
     if (to)
         advance_epoch();
 }
@@ -374,5 +643,5 @@ void ember_admission_exit(struct ember_admission *admission, uint64_t pid)
         if ((membership & ROOT) && active_run(admission, membership))
             end_run(&admission->runs[RUN_SLOT(membership)], membership & ~(uint64_t)ROOT);
     }
-    free_entry(entry);
+    free_entry(admission, entry);
 }

@@ -2,17 +2,16 @@
 #include "call_tree.h"
 
 #include "hash.h"
-#include "profile.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define FIRST_NODES 64
+#define FIRST_NODES 8
 
 static size_t bytes_for(uint32_t nodes)
 {
-    return nodes * (sizeof(struct ember_tree_node) + sizeof(struct ember_tree_pauses) +
+    return nodes * (sizeof(struct ember_tree_node) + sizeof(struct ember_tree_rare) +
                     2 * sizeof(struct ember_tree_edge));
 }
 
@@ -48,12 +47,12 @@ static bool resize_nodes(struct ember_call_tree *tree, uint32_t capacity)
     return true;
 }
 
-static bool resize_pauses(struct ember_call_tree *tree, uint32_t capacity)
+static bool resize_rare(struct ember_call_tree *tree, uint32_t capacity)
 {
-    struct ember_tree_pauses *pauses = realloc(tree->pauses, capacity * sizeof *pauses);
-    if (!pauses)
+    struct ember_tree_rare *rare = realloc(tree->rare, capacity * sizeof *rare);
+    if (!rare)
         return false;
-    tree->pauses = pauses;
+    tree->rare = rare;
     return true;
 }
 
@@ -61,7 +60,7 @@ static bool resize_pauses(struct ember_call_tree *tree, uint32_t capacity)
 static bool resize(struct ember_call_tree *tree, uint32_t capacity)
 {
     assert(capacity > tree->count);
-    if (!resize_nodes(tree, capacity) || !resize_pauses(tree, capacity))
+    if (!resize_nodes(tree, capacity) || !resize_rare(tree, capacity))
         return false;
     struct ember_tree_edge *edges = create_edges(capacity * 2);
     if (!edges)
@@ -86,7 +85,7 @@ bool ember_call_tree_init(struct ember_call_tree *tree)
 void ember_call_tree_fini(struct ember_call_tree *tree)
 {
     free(tree->nodes);
-    free(tree->pauses);
+    free(tree->rare);
     free(tree->edges);
     *tree = (struct ember_call_tree){0};
 }
@@ -98,7 +97,7 @@ static uint32_t add_node(struct ember_call_tree *tree, struct ember_tree_node no
         return EMBER_NONE;
     node.recent_child = EMBER_NONE;
     tree->nodes[tree->count] = node;
-    tree->pauses[tree->count] = (struct ember_tree_pauses){0};
+    tree->rare[tree->count] = (struct ember_tree_rare){0};
     return tree->count++;
 }
 
@@ -122,11 +121,8 @@ static uint32_t add_child(struct ember_call_tree *tree, uint32_t node, uint32_t 
     return child;
 }
 
-uint32_t ember_call_tree_child(struct ember_call_tree *tree, uint32_t node, uint32_t function)
+uint32_t ember_call_tree_find_child(struct ember_call_tree *tree, uint32_t node, uint32_t function)
 {
-    uint32_t recent = tree->nodes[node].recent_child;
-    if (recent != EMBER_NONE && tree->nodes[recent].function == function)
-        return recent;
     uint64_t key = (uint64_t)node << 32 | function;
     uint32_t child = find_edge(tree->edges, tree->edge_mask, key)->node;
     if (child == EMBER_NONE)

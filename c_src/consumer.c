@@ -14,7 +14,13 @@
 #define BUSY_DRAIN 2048
 
 /* What another thread asks of the consumer thread, one thing at a time. */
-enum command { COMMAND_NONE, COMMAND_OPEN, COMMAND_CLOSE, COMMAND_STOP };
+enum command {
+    COMMAND_NONE,
+    COMMAND_OPEN,
+    COMMAND_OPEN_WINDOW,
+    COMMAND_CLOSE,
+    COMMAND_STOP,
+};
 
 struct ember_consumer {
     struct ember_merge merge; /* these two: the consumer thread only */
@@ -26,6 +32,7 @@ struct ember_consumer {
     _Atomic enum command command; /* also read without the mutex, as a hint */
     uint32_t slot;
     const struct ember_capture *capture;
+    const struct ember_window *window;
     pthread_t thread;
 };
 
@@ -38,18 +45,28 @@ static void take(void *context, const struct ember_event *event)
 static uint64_t drain(struct ember_consumer *consumer)
 {
     uint64_t taken = ember_merge_drain(&consumer->merge, take, consumer);
+    ember_recorder_check_ends(&consumer->recorder);
     ember_recorder_check_memory(&consumer->recorder);
+    const struct ember_outlet *outlet = &consumer->recorder.outlet;
+    if (outlet->on_drained)
+        outlet->on_drained(outlet->context);
     /* relaxed: a statistic */
     atomic_fetch_add_explicit(&consumer->events, taken, memory_order_relaxed);
     return taken;
 }
 
-/* Two rounds take all that was written before: what only the second reading
- * of the tails saw in one round is seen by both in the next. */
+/* All that was written before. */
 static void drain_all(struct ember_consumer *consumer)
 {
-    drain(consumer);
-    drain(consumer);
+    ember_merge_ask(&consumer->merge);
+    do
+        drain(consumer);
+    while (!ember_merge_has_taken(&consumer->merge));
+}
+
+static uint64_t now(const struct ember_consumer *consumer)
+{
+    return ember_clock_ticks() - consumer->origin_ticks;
 }
 
 static void obey(struct ember_consumer *consumer)
@@ -58,10 +75,14 @@ static void obey(struct ember_consumer *consumer)
     case COMMAND_OPEN:
         ember_recorder_open(&consumer->recorder, consumer->slot, consumer->capture);
         break;
+    case COMMAND_OPEN_WINDOW:
+        drain_all(consumer);
+        ember_recorder_open_window(&consumer->recorder, consumer->slot, consumer->capture,
+                                   consumer->window, now(consumer));
+        break;
     case COMMAND_CLOSE:
         drain_all(consumer);
-        ember_recorder_close(&consumer->recorder, consumer->slot,
-                             ember_clock_ticks() - consumer->origin_ticks);
+        ember_recorder_close(&consumer->recorder, consumer->slot, now(consumer));
         break;
     case COMMAND_STOP:
         drain_all(consumer);
@@ -92,6 +113,23 @@ static long next_rest(long rest_ns, uint64_t taken)
     return rest_ns < REST_MAX_NS ? rest_ns * 2 : REST_MAX_NS;
 }
 
+static _Atomic uint64_t cpu_ns; /* of all consumer threads there were; written by the one there is */
+
+uint64_t ember_consumer_cpu_ns(void)
+{
+    return atomic_load_explicit(&cpu_ns, memory_order_relaxed);
+}
+
+/* `before' is what this thread has counted. */
+static uint64_t count_cpu(uint64_t before)
+{
+    struct timespec used;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+    uint64_t now = (uint64_t)used.tv_sec * 1000000000 + (uint64_t)used.tv_nsec;
+    atomic_fetch_add_explicit(&cpu_ns, now - before, memory_order_relaxed);
+    return now;
+}
+
 static void *run_consumer(void *argument)
 {
     struct ember_consumer *consumer = argument;
@@ -99,24 +137,28 @@ static void *run_consumer(void *argument)
     pthread_setname_np(pthread_self(), "emberl");
 #endif
     struct timespec rest = {.tv_nsec = REST_MIN_NS};
+    uint64_t counted = count_cpu(0);
     while (!obey_command(consumer)) {
         uint64_t taken = drain(consumer);
         rest.tv_nsec = next_rest(rest.tv_nsec, taken);
+        counted = count_cpu(counted);
         if (taken < BUSY_DRAIN)
             nanosleep(&rest, NULL);
     }
+    count_cpu(counted);
     return NULL;
 }
 
 /* Waits for the thread to do `command`. */
 static void command(struct ember_consumer *consumer, enum command command, uint32_t slot,
-                    const struct ember_capture *capture)
+                    const struct ember_capture *capture, const struct ember_window *window)
 {
     pthread_mutex_lock(&consumer->mutex);
     while (atomic_load(&consumer->command) != COMMAND_NONE)
         pthread_cond_wait(&consumer->changed, &consumer->mutex);
     consumer->slot = slot;
     consumer->capture = capture;
+    consumer->window = window;
     atomic_store(&consumer->command, command);
     while (atomic_load(&consumer->command) != COMMAND_NONE)
         pthread_cond_wait(&consumer->changed, &consumer->mutex);
@@ -143,7 +185,10 @@ struct ember_consumer *ember_consumer_start(struct ember_ring **rings, uint32_t 
     pthread_cond_init(&consumer->changed, NULL);
     consumer->origin_ticks = origin_ticks;
     bool ready = ember_recorder_init(&consumer->recorder, &options->outlet, &options->layout) &&
-                 ember_merge_init(&consumer->merge, rings, ring_count) &&
+                 ember_merge_init(&consumer->merge, rings, ring_count);
+    consumer->recorder.own_modules = options->own_modules;
+    consumer->recorder.own_module_count = options->own_module_count;
+    ready = ready &&
                  pthread_create(&consumer->thread, NULL, run_consumer, consumer) == 0;
     if (ready)
         return consumer;
@@ -155,7 +200,7 @@ void ember_consumer_stop(struct ember_consumer *consumer)
 {
     if (!consumer)
         return;
-    command(consumer, COMMAND_STOP, 0, NULL);
+    command(consumer, COMMAND_STOP, 0, NULL, NULL);
     pthread_join(consumer->thread, NULL);
     free_consumer(consumer);
 }
@@ -163,12 +208,19 @@ void ember_consumer_stop(struct ember_consumer *consumer)
 void ember_consumer_open(struct ember_consumer *consumer, uint32_t slot,
                          const struct ember_capture *capture)
 {
-    command(consumer, COMMAND_OPEN, slot, capture);
+    command(consumer, COMMAND_OPEN, slot, capture, NULL);
+}
+
+void ember_consumer_open_window(struct ember_consumer *consumer, uint32_t slot,
+                                const struct ember_capture *capture,
+                                const struct ember_window *window)
+{
+    command(consumer, COMMAND_OPEN_WINDOW, slot, capture, window);
 }
 
 void ember_consumer_close(struct ember_consumer *consumer, uint32_t slot)
 {
-    command(consumer, COMMAND_CLOSE, slot, NULL);
+    command(consumer, COMMAND_CLOSE, slot, NULL, NULL);
 }
 
 uint64_t ember_consumer_events(struct ember_consumer *consumer)

@@ -13,6 +13,8 @@ struct ember_consumer;
 struct ember_consumer_options {
     struct ember_stack_layout layout;
     struct ember_outlet outlet; /* called on the consumer thread */
+    const uint32_t *own_modules; /* sorted: never shown. They outlive the thread. */
+    uint32_t own_module_count;
 };
 
 /* Starts the thread; NULL when it can't. Events count from `origin_ticks`. */
@@ -27,11 +29,19 @@ void ember_consumer_stop(struct ember_consumer *consumer);
 void ember_consumer_open(struct ember_consumer *consumer, uint32_t slot,
                          const struct ember_capture *capture);
 
+/* The same for a window, which begins now: before its processes are watched. */
+void ember_consumer_open_window(struct ember_consumer *consumer, uint32_t slot,
+                                const struct ember_capture *capture,
+                                const struct ember_window *window);
+
 /* Drains what is in the rings now, gives out the unfinished runs of a capture
  * and forgets it. Returns when that is done. */
 void ember_consumer_close(struct ember_consumer *consumer, uint32_t slot);
 
 /* Events taken from the rings so far. */
 uint64_t ember_consumer_events(struct ember_consumer *consumer);
+
+/* The processor's time that consumer threads have used since the library was loaded. */
+uint64_t ember_consumer_cpu_ns(void);
 
 #endif

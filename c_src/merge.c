@@ -86,3 +86,17 @@ uint64_t ember_merge_drain(struct ember_merge *merge,
         ember_ring_release(merge->sources[i].ring, merge->sources[i].head);
     return taken;
 }
+
+void ember_merge_ask(struct ember_merge *merge)
+{
+    for (uint32_t i = 0; i < merge->count; i++)
+        merge->sources[i].asked = ember_ring_tail(merge->sources[i].ring);
+}
+
+bool ember_merge_has_taken(const struct ember_merge *merge)
+{
+    for (uint32_t i = 0; i < merge->count; i++)
+        if (merge->sources[i].head < merge->sources[i].asked)
+            return false;
+    return true;
+}

@@ -18,6 +18,7 @@ struct ember_merge_source {
     uint64_t head;  /* next event to take */
     uint64_t first; /* tail at the first reading: events below are safe */
     uint64_t last;  /* tail at the second */
+    uint64_t asked; /* tail at ember_merge_ask */
 };
 
 struct ember_merge {
@@ -32,5 +33,10 @@ void ember_merge_fini(struct ember_merge *merge);
  * slots. Returns how many. */
 uint64_t ember_merge_drain(struct ember_merge *merge,
                            void (*take)(void *context, const struct ember_event *), void *context);
+
+/* Remembers what is in the rings now; whether all that has been taken. An event that
+ * became visible late may hold up a drain, and so may another the next one. */
+void ember_merge_ask(struct ember_merge *merge);
+bool ember_merge_has_taken(const struct ember_merge *merge);
 
 #endif

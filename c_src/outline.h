@@ -16,6 +16,25 @@
 #define EMBER_PRUNED_FRAME "[pruned]"
 #define EMBER_PRUNED_PROCESS "[other processes]"
 
+/* Frames below a stack's own: of its time in which it did not run, and of what was
+ * left out. */
+enum ember_pseudo_frame {
+    EMBER_PSEUDO_GC,
+    EMBER_PSEUDO_WAITING,
+    EMBER_PSEUDO_PREEMPTED,
+    EMBER_PSEUDO_OFF_CPU,
+    EMBER_PSEUDO_PRUNED,
+    EMBER_PSEUDO_FRAMES,
+};
+extern const char *const ember_pseudo_frames[EMBER_PSEUDO_FRAMES];
+
+/* The index of such a frame. */
+enum ember_pseudo_frame ember_pseudo_frame(const char *name);
+
+/* What time is that was scheduled out and is not known as waiting: preempted, or in
+ * a comparison where either side could not tell, only off the CPU. */
+enum ember_pseudo_frame ember_pseudo_not_waiting(const struct ember_profile *profile);
+
 /* How much is kept at most. */
 struct ember_outline_limits {
     uint32_t stacks;    /* a process counts as one */
@@ -27,8 +46,7 @@ struct ember_outline_limits {
     unsigned metrics;   /* bits 1 << EMBER_METRIC_...: what is shown */
 };
 
-#define EMBER_ALL_METRICS \
-    (1u << EMBER_METRIC_OWN_TIME | 1u << EMBER_METRIC_WORDS | 1u << EMBER_METRIC_CALLS)
+#define EMBER_ALL_METRICS ((1u << EMBER_METRICS) - 1)
 
 struct ember_row {
     uint32_t node;   /* EMBER_NONE: the sum of processes left out, the last row */
@@ -36,6 +54,7 @@ struct ember_row {
     uint32_t depth;  /* of a process 0 */
     uint32_t pruned_stacks;
     struct ember_metrics pruned; /* sum of the stacks left out below this one */
+    struct ember_metrics pruned_before;
 };
 
 struct ember_outline {
@@ -56,16 +75,30 @@ void ember_outline_fini(struct ember_outline *outline);
 /* What of a metric a row has by itself; time has several kinds. */
 struct ember_slice {
     const char *frame; /* below the row's own frame; NULL: none */
-    uint64_t value;    /* not 0: ns, words or calls */
+    uint64_t value;    /* not 0: ns, words, calls or bytes */
 };
-enum { EMBER_MAX_SLICES = 4 };
+enum { EMBER_MAX_SLICES = 5 };
 
 /* How many there are. Words below zero are none. */
 unsigned ember_outline_slices(const struct ember_outline *outline, uint32_t row,
                               enum ember_metric metric, struct ember_slice *slices);
+unsigned ember_outline_slices_of(const struct ember_outline *outline, uint32_t row,
+                                 enum ember_metric metric, enum ember_side side,
+                                 struct ember_slice *slices);
+
+/* The same of both sides of a comparison. */
+struct ember_change {
+    const char *frame; /* as in ember_slice */
+    uint64_t before;
+    uint64_t after; /* one of them is not 0 */
+};
+unsigned ember_outline_changes(const struct ember_outline *outline, uint32_t row,
+                               enum ember_metric metric, struct ember_change *changes);
 
 /* Of each row with all it called; free() it. NULL when out of memory. */
 uint64_t *ember_outline_inclusive(const struct ember_outline *outline, enum ember_metric metric);
+uint64_t *ember_outline_inclusive_of(const struct ember_outline *outline, enum ember_metric metric,
+                                     enum ember_side side);
 
 /* Rows of the process whose row this is, itself included. */
 uint32_t ember_outline_extent(const struct ember_outline *outline, uint32_t row);

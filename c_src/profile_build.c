@@ -2,8 +2,12 @@
 #include "profile_build.h"
 
 #include "mfa_text.h"
+#include "sink.h"
 
 #include <stdlib.h>
+#include <string.h>
+
+enum { PSEUDO_FUNCTIONS = 2 };
 
 static bool name_function(struct ember_function *function, struct ember_function_key key,
                           const struct ember_build *build)
@@ -17,20 +21,30 @@ static bool name_function(struct ember_function *function, struct ember_function
     return function->text != NULL;
 }
 
+static bool name_pseudo(struct ember_function *function, const char *name)
+{
+    function->module = strdup("");
+    function->name = strdup(name);
+    function->text = strdup(name);
+    return function->module && function->name && function->text;
+}
+
 /* Index in the profile of a function of the session, new if need be. `map` is
- * by the session's id. */
+ * by the session's id, and last for EMBER_DEEPER and EMBER_UNKNOWN. */
 static uint32_t map_function(struct ember_profile *profile, uint32_t *map, uint32_t id,
                              const struct ember_build *build)
 {
     if (id == EMBER_NONE)
         return EMBER_NONE;
-    if (map[id] != EMBER_NONE)
-        return map[id];
+    const char *pseudo = id == EMBER_DEEPER ? "[deeper]" : id == EMBER_UNKNOWN ? "[unknown]" : NULL;
+    uint32_t *index = &map[pseudo ? build->functions->count + EMBER_DEEPER - id : id];
+    if (*index != EMBER_NONE)
+        return *index;
     struct ember_function *function = &profile->functions[profile->function_count];
-    map[id] = profile->function_count++;
-    if (!name_function(function, build->functions->keys[id], build))
-        return EMBER_NONE;
-    return map[id];
+    *index = profile->function_count++;
+    bool named = pseudo ? name_pseudo(function, pseudo)
+                        : name_function(function, build->functions->keys[id], build);
+    return named ? *index : EMBER_NONE;
 }
 
 static uint64_t to_ns(uint64_t ticks, const struct ember_build *build)
@@ -38,46 +52,21 @@ static uint64_t to_ns(uint64_t ticks, const struct ember_build *build)
     return (uint64_t)((double)ticks * build->ns_per_tick + 0.5);
 }
 
-static double cost_of(const struct ember_tree_node *node, const struct ember_build *build)
-{
-    double cost = 0;
-    for (int kind = 0; kind < EMBER_COST_KINDS; kind++)
-        cost += node->events[kind] * build->cost_ns[kind];
-    return cost;
-}
-
-/* What is left of a node's own time when the cost of its events is taken off. */
-static double left_of(const struct ember_tree_node *node, const struct ember_build *build)
-{
-    return (double)node->own_ticks * build->ns_per_tick - cost_of(node, build);
-}
-
-/* The cost of an event is a mean, so for some nodes less than nothing is left.
- * They get nothing, and the others get that much less, in proportion: so the
- * sum is right. 1 where nothing would be left in all. */
-static double share_of_left(const struct ember_call_tree *tree, const struct ember_build *build)
-{
-    double sum = 0;
-    double positive = 0;
-    for (uint32_t i = 0; i < tree->count; i++) {
-        double left = left_of(&tree->nodes[i], build);
-        sum += left;
-        positive += left > 0 ? left : 0;
-    }
-    return sum > 0 ? sum / positive : 1;
-}
-
 static struct ember_metrics measure(const struct ember_call_tree *tree, uint32_t index,
-                                    double share, const struct ember_build *build)
+                                    const struct ember_compensation *compensation,
+                                    const struct ember_build *build)
 {
     const struct ember_tree_node *node = &tree->nodes[index];
-    double left = left_of(node, build);
+    struct ember_own_time time = ember_compensation_apply(compensation, tree, index);
     return (struct ember_metrics){
         .calls = node->calls,
-        .own_ns = left > 0 ? (uint64_t)(left * share + 0.5) : 0,
-        .off_cpu_ns = to_ns(tree->pauses[index].off_cpu_ticks, build),
-        .gc_ns = to_ns(tree->pauses[index].gc_ticks, build),
+        .own_ns = (uint64_t)(time.own_ns + 0.5),
+        .off_cpu_ns = to_ns(tree->rare[index].off_cpu_ticks, build),
+        .waiting_ns = to_ns(tree->rare[index].waiting_ticks, build),
+        .gc_ns = (uint64_t)(time.gc_ns + 0.5),
+        .binary_bytes = tree->rare[index].binary_words * sizeof(uint64_t),
         .words = node->words,
+        .uncertainty_ns = (uint64_t)(time.uncertainty_ns + 0.5),
     };
 }
 
@@ -93,25 +82,56 @@ static bool build_nodes(struct ember_profile *profile, const struct ember_run *r
                         const struct ember_build *build)
 {
     uint32_t known = build->functions->count;
-    uint32_t *map = malloc((known + 1) * sizeof *map);
+    uint32_t *map = malloc((known + PSEUDO_FUNCTIONS) * sizeof *map);
     if (!map)
         return false;
-    for (uint32_t i = 0; i < known; i++)
+    for (uint32_t i = 0; i < known + PSEUDO_FUNCTIONS; i++)
         map[i] = EMBER_NONE;
     bool named = true;
-    double share = share_of_left(&run->tree, build);
+    struct ember_compensation compensation =
+        ember_compensation_of(&run->tree, &build->costs, build->ns_per_tick,
+                              (double)build->stolen_ns);
+    if (compensation.doubtful)
+        profile->info.fallbacks |= EMBER_FALLBACK_COST;
     for (uint32_t i = 0; named && i < run->tree.count; i++) {
         const struct ember_tree_node *from = &run->tree.nodes[i];
         struct ember_node *to = &profile->nodes[profile->node_count++];
         to->parent = from->parent;
         to->process = from->process;
         to->function = map_function(profile, map, from->function, build);
-        to->own = measure(&run->tree, i, share, build);
+        to->own = measure(&run->tree, i, &compensation, build);
         count_time(&profile->info, from, to, build);
+        profile->info.beside += from->events[EMBER_COST_BESIDE];
         named = from->function == EMBER_NONE || to->function != EMBER_NONE;
     }
     free(map);
     return named;
+}
+
+/* Its text; NULL when out of memory. */
+static char *ancestor_text(const struct ember_ancestor *ancestor, const struct ember_build *build)
+{
+    if (!ancestor->named)
+        return build->pid_text(ancestor->word);
+    char *name = build->atom_name(ancestor->word);
+    char *text = name ? ember_atom_text(name) : NULL;
+    free(name);
+    return text;
+}
+
+static void build_ancestors(struct ember_process *to, const struct ember_run_process *from,
+                            const struct ember_build *build)
+{
+    struct ember_sink text;
+    ember_sink_init(&text);
+    for (uint32_t i = 0; i < from->ancestor_count; i++) {
+        char *name = ancestor_text(&from->ancestors[i], build);
+        ember_sink_printf(&text, "%s%s", i > 0 ? "\n" : "", name ? name : "?");
+        free(name);
+    }
+    if (text.size > 0 && !text.failed)
+        to->ancestors = strndup(text.data, text.size);
+    ember_sink_fini(&text);
 }
 
 static bool build_process(struct ember_process *to, const struct ember_run_process *from,
@@ -135,6 +155,7 @@ static bool build_process(struct ember_process *to, const struct ember_run_proce
         free(initial.module);
         free(initial.name);
     }
+    build_ancestors(to, from, build);
     return to->pid_text != NULL;
 }
 
@@ -149,17 +170,52 @@ static bool build_processes(struct ember_profile *profile, const struct ember_ru
     return true;
 }
 
+/* Ends of spans are rounded, not lengths, so that they add up. */
+static bool build_timeline(struct ember_timeline *to, const struct ember_timeline *from,
+                           const struct ember_build *build)
+{
+    struct ember_timeline_reader reader = ember_timeline_read(from);
+    struct ember_span span;
+    uint64_t end = to->start = to_ns(from->start, build);
+    while (ember_timeline_next(&reader, &span)) {
+        uint64_t begin = end;
+        end = to_ns(reader.time, build);
+        span.length = end - begin;
+        if (span.length > 0 && !ember_timeline_add(to, span, SIZE_MAX))
+            return false;
+    }
+    ember_timeline_trim(to);
+    return true;
+}
+
+static bool build_timelines(struct ember_profile *profile, const struct ember_run *run,
+                            const struct ember_build *build)
+{
+    if (!run->recording.budget)
+        return true;
+    profile->timelines = ember_timelines_create(run->process_count);
+    bool built = profile->timelines != NULL;
+    for (uint32_t i = 0; built && i < run->process_count; i++)
+        if (run->processes[i].recorded)
+            built = build_timeline(&profile->timelines->processes[i],
+                                   &run->processes[i].recorded->timeline, build);
+    if (built && run->recording.cut)
+        profile->timelines->cut_ns = to_ns(run->recording.cut, build) + 1;
+    return built;
+}
+
 static void build_info(struct ember_info *info, const struct ember_run *run,
                        const struct ember_build *build)
 {
-    info->duration_ns = to_ns(run->end_ticks - run->begin_ticks, build);
-    info->start_us = build->end_us - (int64_t)(info->duration_ns / 1000);
+    info->duration_ns = to_ns(run->duration_ticks, build);
+    info->start_us = build->end_us - (int64_t)(to_ns(run->end_ticks - run->begin_ticks, build) / 1000);
     info->events = run->events;
     info->lost = run->lost;
     info->depth_cut = run->depth_cut;
-    info->calls = 1;
+    info->calls = run->calls;
     info->fallbacks = build->fallbacks;
     info->outcome = run->outcome;
+    info->cut_by = run->end_lost ? EMBER_CUT_LOST : run->untraced ? EMBER_CUT_UNTRACED : EMBER_CUT_NONE;
 }
 
 struct ember_profile *ember_profile_build(const struct ember_run *run,
@@ -170,12 +226,13 @@ struct ember_profile *ember_profile_build(const struct ember_run *run,
         return NULL;
     size_t most_functions = run->tree.count < build->functions->count ? run->tree.count
                                                                       : build->functions->count;
-    profile->functions = calloc(most_functions + 1, sizeof *profile->functions);
+    profile->functions = calloc(most_functions + PSEUDO_FUNCTIONS, sizeof *profile->functions);
     profile->processes = calloc(run->process_count + 1u, sizeof *profile->processes);
     profile->nodes = calloc(run->tree.count + 1u, sizeof *profile->nodes);
     build_info(&profile->info, run, build);
     if (profile->functions && profile->processes && profile->nodes &&
-        build_processes(profile, run, build) && build_nodes(profile, run, build))
+        build_processes(profile, run, build) && build_nodes(profile, run, build) &&
+        build_timelines(profile, run, build))
         return profile;
     ember_profile_destroy(profile);
     return NULL;

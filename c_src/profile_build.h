@@ -6,6 +6,7 @@
 #ifndef EMBER_PROFILE_BUILD_H
 #define EMBER_PROFILE_BUILD_H
 
+#include "compensation.h"
 #include "function_table.h"
 #include "profile.h"
 #include "run.h"
@@ -13,7 +14,8 @@
 struct ember_build {
     const struct ember_function_table *functions;
     double ns_per_tick;
-    double cost_ns[EMBER_COST_KINDS]; /* of one event; all 0: nothing is subtracted */
+    uint64_t stolen_ns;       /* see stolen.h: while it ran, or a little longer */
+    struct ember_costs costs; /* all 0: nothing is subtracted */
     int64_t end_us;                   /* UTC of the run's end */
     uint32_t fallbacks;
     /* New strings, NULL when out of memory. */

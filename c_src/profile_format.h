@@ -16,6 +16,9 @@
 enum {
     EMBER_FORMAT_MAJOR = 1,
     EMBER_FORMAT_MINOR = 0,
+    EMBER_FORMAT_MINOR_TIMELINE = 1, /* of a file with a timeline */
+    EMBER_FORMAT_MINOR_SAMPLED = 2,  /* of a profile that was sampled */
+    EMBER_FORMAT_MINOR_ANCESTORS = 3, /* of a file that tells who is over a process */
     EMBER_FORMAT_HEADER_SIZE = 32,
     EMBER_FORMAT_BLOCK_HEADER_SIZE = 24,
 };
@@ -30,6 +33,7 @@ enum {
 #define EMBER_FORMAT_MAX_NODES ((uint32_t)1 << 24)
 #define EMBER_FORMAT_MAX_METRICS UINT32_C(16)
 #define EMBER_FORMAT_MAX_SUM ((uint64_t)1 << 60)
+#define EMBER_FORMAT_MAX_TIMELINE ((uint64_t)1 << 28)
 #define EMBER_FORMAT_MAX_START_US ((int64_t)1 << 53)
 
 /* In the order of the blocks. */
@@ -39,11 +43,14 @@ enum ember_format_kind {
     EMBER_FORMAT_FUNCTIONS,
     EMBER_FORMAT_PROCESSES,
     EMBER_FORMAT_NODES,
+    EMBER_FORMAT_TIMELINE,
+    EMBER_FORMAT_ANCESTORS,
     EMBER_FORMAT_KINDS,
 };
 
-static const char ember_format_kinds[EMBER_FORMAT_KINDS][5] = {"INFO", "METR", "FUNC", "PROC",
-                                                               "NODE"};
+static const char ember_format_kinds[EMBER_FORMAT_KINDS][5] = {"INFO", "METR", "FUNC",
+                                                               "PROC", "NODE", "time",
+                                                               "over"};
 
 /* Tags of the fields of INFO. */
 enum ember_format_tag {
@@ -59,6 +66,16 @@ enum ember_format_tag {
     EMBER_FORMAT_CALLS,
     EMBER_FORMAT_FALLBACKS,
     EMBER_FORMAT_OUTCOME,
+    EMBER_FORMAT_TIMELINE_CUT,
+    EMBER_FORMAT_CUT_BY,
+    EMBER_FORMAT_WINDOWS,
+    EMBER_FORMAT_WINDOW_NS,
+    EMBER_FORMAT_SPAN_NS,
+    EMBER_FORMAT_COST_NS,
+    EMBER_FORMAT_SCHEDULERS,
+    EMBER_FORMAT_BUDGET_PPM,
+    EMBER_FORMAT_SEEN,
+    EMBER_FORMAT_PRESENT,
     EMBER_FORMAT_TAGS,
 };
 
@@ -71,14 +88,18 @@ struct ember_format_metric {
     uint8_t sign;
 };
 
-enum { EMBER_FORMAT_KNOWN_METRICS = 5 };
+enum { EMBER_FORMAT_KNOWN_METRICS = 8 };
 
 static const struct ember_format_metric ember_format_metrics[EMBER_FORMAT_KNOWN_METRICS] = {
     {"calls", "count", offsetof(struct ember_metrics, calls), EMBER_FORMAT_UNSIGNED},
     {"own", "nanoseconds", offsetof(struct ember_metrics, own_ns), EMBER_FORMAT_UNSIGNED},
     {"off_cpu", "nanoseconds", offsetof(struct ember_metrics, off_cpu_ns), EMBER_FORMAT_UNSIGNED},
+    {"waiting", "nanoseconds", offsetof(struct ember_metrics, waiting_ns), EMBER_FORMAT_UNSIGNED},
     {"gc", "nanoseconds", offsetof(struct ember_metrics, gc_ns), EMBER_FORMAT_UNSIGNED},
     {"words", "words", offsetof(struct ember_metrics, words), EMBER_FORMAT_SIGNED},
+    {"own_uncertainty", "nanoseconds", offsetof(struct ember_metrics, uncertainty_ns),
+     EMBER_FORMAT_UNSIGNED},
+    {"binaries", "bytes", offsetof(struct ember_metrics, binary_bytes), EMBER_FORMAT_UNSIGNED},
 };
 
 static inline uint32_t ember_format_get(const unsigned char *at, int size)

@@ -46,6 +46,7 @@ struct reader {
     /* the first pass */
     uint32_t block_count;
     uint32_t largest_content;
+    uint64_t timeline_bytes;
     uint64_t items[EMBER_FORMAT_KINDS];
     uint32_t blocks[EMBER_FORMAT_KINDS];
 
@@ -60,6 +61,11 @@ struct reader {
     uint64_t metric_signs;
     const struct ember_format_metric *metrics[EMBER_FORMAT_MAX_METRICS]; /* NULL: not known */
     uint64_t sums[EMBER_FORMAT_MAX_METRICS];
+
+    /* time */
+    uint64_t timeline_cut;
+    uint32_t timeline_process; /* of the last block */
+    uint64_t timeline_end;     /* likewise */
 };
 
 /* ---- errors ---- */
@@ -211,13 +217,14 @@ static void check_file_header(struct reader *reader)
 static void name_kind(struct reader *reader, const unsigned char *name)
 {
     struct block *block = &reader->block;
-    block->skipped = name[0] >= 'a' && name[0] <= 'z';
+    block->skipped = false;
     for (int i = 0; i < EMBER_FORMAT_KINDS; i++) {
         if (memcmp(name, ember_format_kinds[i], 4) == 0) {
             block->kind = (enum ember_format_kind)i;
             return;
         }
     }
+    block->skipped = name[0] >= 'a' && name[0] <= 'z';
     if (!block->skipped)
         fail(reader, "a block of an unknown kind");
 }
@@ -259,6 +266,8 @@ static void count_block(struct reader *reader, enum ember_format_kind *last)
         [EMBER_FORMAT_FUNCTIONS] = EMBER_FORMAT_MAX_FUNCTIONS,
         [EMBER_FORMAT_PROCESSES] = EMBER_FORMAT_MAX_PROCESSES,
         [EMBER_FORMAT_NODES] = EMBER_FORMAT_MAX_NODES,
+        [EMBER_FORMAT_TIMELINE] = EMBER_FORMAT_MAX_TIMELINE,
+        [EMBER_FORMAT_ANCESTORS] = EMBER_FORMAT_MAX_PROCESSES,
     };
     const struct block *block = &reader->block;
     enum ember_format_kind kind = block->kind;
@@ -272,6 +281,10 @@ static void count_block(struct reader *reader, enum ember_format_kind *last)
     if (reader->items[kind] > most_items[kind])
         fail(reader, "%llu items in %s are too many", (unsigned long long)reader->items[kind],
              ember_format_kinds[kind]);
+    reader->timeline_bytes += kind == EMBER_FORMAT_TIMELINE ? block->size : 0;
+    if (reader->timeline_bytes > EMBER_FORMAT_MAX_TIMELINE)
+        fail(reader, "a timeline of %llu bytes is too large",
+             (unsigned long long)reader->timeline_bytes);
     if (block->size > reader->largest_content)
         reader->largest_content = block->size;
 }
@@ -307,13 +320,22 @@ static void allocate(struct reader *reader)
         profile->processes =
             calloc(reader->items[EMBER_FORMAT_PROCESSES] + 1, sizeof *profile->processes);
         profile->nodes = calloc(reader->items[EMBER_FORMAT_NODES] + 1, sizeof *profile->nodes);
+        if (reader->items[EMBER_FORMAT_TIMELINE] > 0)
+            profile->timelines =
+                ember_timelines_create((uint32_t)reader->items[EMBER_FORMAT_PROCESSES]);
     }
     if (!profile || !reader->zstd || !reader->content || !profile->functions ||
-        !profile->processes || !profile->nodes)
+        !profile->processes || !profile->nodes ||
+        (reader->items[EMBER_FORMAT_TIMELINE] > 0 && !profile->timelines))
         fail_memory(reader);
 }
 
 /* ---- contents ---- */
+
+static uint64_t read_sum(struct reader *reader, const char *what)
+{
+    return read_number(reader, EMBER_FORMAT_MAX_SUM, what);
+}
 
 static void read_info_field(struct reader *reader, uint64_t tag, size_t size)
 {
@@ -333,12 +355,29 @@ static void read_info_field(struct reader *reader, uint64_t tag, size_t size)
     case EMBER_FORMAT_DEPTH_CUT: info->depth_cut = read_varint(reader); break;
     case EMBER_FORMAT_CALLS: info->calls = read_small(reader, UINT32_MAX, "calls"); break;
     case EMBER_FORMAT_FALLBACKS:
-        info->fallbacks = (uint32_t)read_varint(reader) &
-                          (EMBER_FALLBACK_STACK | EMBER_FALLBACK_HEAP | EMBER_FALLBACK_CLOCK);
+        info->fallbacks = (uint32_t)read_varint(reader) & EMBER_FALLBACKS;
         break;
     case EMBER_FORMAT_OUTCOME:
-        info->outcome = read_small(reader, EMBER_OUTCOME_UNFINISHED, "outcome");
+        info->outcome = read_small(reader, EMBER_OUTCOME_RECORDED, "outcome");
         break;
+    case EMBER_FORMAT_TIMELINE_CUT:
+        reader->timeline_cut = read_number(reader, EMBER_FORMAT_MAX_SUM, "timeline cut");
+        break;
+    case EMBER_FORMAT_CUT_BY:
+        info->cut_by = read_small(reader, EMBER_CUTS - 1, "reason");
+        break;
+    case EMBER_FORMAT_WINDOWS: info->sampled.windows = read_sum(reader, "windows"); break;
+    case EMBER_FORMAT_WINDOW_NS: info->sampled.window_ns = read_sum(reader, "windows' time"); break;
+    case EMBER_FORMAT_SPAN_NS: info->sampled.span_ns = read_sum(reader, "sampled time"); break;
+    case EMBER_FORMAT_COST_NS: info->sampled.cost_ns = read_sum(reader, "cost"); break;
+    case EMBER_FORMAT_SCHEDULERS:
+        info->sampled.schedulers = read_small(reader, UINT16_MAX, "schedulers");
+        break;
+    case EMBER_FORMAT_BUDGET_PPM:
+        info->sampled.budget_ppm = read_small(reader, 1000000, "budget");
+        break;
+    case EMBER_FORMAT_SEEN: info->sampled.seen = read_sum(reader, "processes"); break;
+    case EMBER_FORMAT_PRESENT: info->sampled.present = read_sum(reader, "processes"); break;
     default: reader->at += size; break;
     }
 }
@@ -419,6 +458,22 @@ static void read_process(struct reader *reader)
     process->exited = read_varint(reader) & 1;
 }
 
+static void read_ancestors(struct reader *reader)
+{
+    if (reader->items[EMBER_FORMAT_PROCESSES] == 0) {
+        fail(reader, "ancestors of nobody");
+        return;
+    }
+    uint32_t process = read_small(reader, last_index(reader, EMBER_FORMAT_PROCESSES), "process");
+    char *text = read_text(reader);
+    if (reader->ok && reader->profile->processes[process].ancestors)
+        fail(reader, "process %u has ancestors already", process);
+    if (reader->ok)
+        reader->profile->processes[process].ancestors = text;
+    else
+        free(text);
+}
+
 static void read_parents(struct reader *reader, uint32_t first, uint32_t count)
 {
     for (uint32_t i = first; reader->ok && i < first + count; i++) {
@@ -484,6 +539,52 @@ static void read_nodes(struct reader *reader)
     reader->profile->node_count += count;
 }
 
+/* Adds a span to the process's timeline and returns when it ends. */
+static uint64_t read_span(struct reader *reader, uint32_t process, uint64_t time)
+{
+    const struct ember_profile *profile = reader->profile;
+    uint64_t most = (uint64_t)profile->node_count * EMBER_STATES;
+    uint64_t where = read_number(reader, most > 0 ? most - 1 : 0, "span");
+    uint64_t length = read_number(reader, EMBER_FORMAT_MAX_SUM - time, "length");
+    if (reader->ok && length == 0)
+        fail(reader, "a span without a length");
+    if (reader->ok && profile->nodes[where / EMBER_STATES].process != process)
+        fail(reader, "a span on a stack of another process");
+    struct ember_span span = {(uint32_t)(where / EMBER_STATES),
+                              (enum ember_state)(where % EMBER_STATES), length};
+    if (reader->ok &&
+        !ember_timeline_add(&profile->timelines->processes[process], span, SIZE_MAX))
+        fail_memory(reader);
+    return time + length;
+}
+
+/* The blocks of a process follow one another, in place and in time. */
+static void read_timeline(struct reader *reader)
+{
+    if (reader->block.items == 0 || reader->items[EMBER_FORMAT_PROCESSES] == 0 ||
+        reader->profile->node_count == 0) {
+        fail(reader, "a timeline of nothing");
+        return;
+    }
+    uint32_t process =
+        read_small(reader, last_index(reader, EMBER_FORMAT_PROCESSES), "process");
+    uint64_t time = read_number(reader, EMBER_FORMAT_MAX_SUM, "start");
+    if (!reader->ok)
+        return;
+    struct ember_timeline *timeline = &reader->profile->timelines->processes[process];
+    if (process < reader->timeline_process)
+        fail(reader, "the timeline of process %u after that of process %u", process,
+             reader->timeline_process);
+    else if (timeline->spans > 0 && reader->timeline_end != time)
+        fail(reader, "a gap in the timeline of process %u", process);
+    if (timeline->spans == 0)
+        timeline->start = time;
+    reader->timeline_process = process;
+    for (uint32_t i = 0; reader->ok && i < reader->block.items; i++)
+        time = read_span(reader, process, time);
+    reader->timeline_end = time;
+}
+
 /* ---- the second pass ---- */
 
 /* Leaves the content in `content`, from `at` to `end`. */
@@ -525,8 +626,10 @@ static void read_content(struct reader *reader)
     case EMBER_FORMAT_METRICS: read_items(reader, read_metric); break;
     case EMBER_FORMAT_FUNCTIONS: read_items(reader, read_function); break;
     case EMBER_FORMAT_PROCESSES: read_items(reader, read_process); break;
-    case EMBER_FORMAT_NODES:
-    case EMBER_FORMAT_KINDS: read_nodes(reader); break;
+    case EMBER_FORMAT_NODES: read_nodes(reader); break;
+    case EMBER_FORMAT_ANCESTORS: read_items(reader, read_ancestors); break;
+    case EMBER_FORMAT_TIMELINE:
+    case EMBER_FORMAT_KINDS: read_timeline(reader); break;
     }
     if (reader->at != reader->end)
         fail(reader, "%zu bytes are left over", (size_t)(reader->end - reader->at));
@@ -593,6 +696,8 @@ struct ember_profile *ember_profile_read(const void *data, size_t size,
     reader.block_at = reader.content_at = NO_OFFSET;
     if (reader.ok)
         check_processes(&reader);
+    if (reader.ok && reader.profile->timelines)
+        reader.profile->timelines->cut_ns = reader.timeline_cut;
     ZSTD_freeDCtx(reader.zstd);
     free(reader.content);
     if (reader.ok)

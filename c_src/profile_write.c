@@ -142,6 +142,18 @@ static void put_number_field(struct writer *writer, enum ember_format_tag tag, u
     writer->items++;
 }
 
+static void write_sampled(struct writer *writer, const struct ember_sampled *sampled)
+{
+    put_number_field(writer, EMBER_FORMAT_WINDOWS, sampled->windows);
+    put_number_field(writer, EMBER_FORMAT_WINDOW_NS, sampled->window_ns);
+    put_number_field(writer, EMBER_FORMAT_SPAN_NS, sampled->span_ns);
+    put_number_field(writer, EMBER_FORMAT_COST_NS, sampled->cost_ns);
+    put_number_field(writer, EMBER_FORMAT_SCHEDULERS, sampled->schedulers);
+    put_number_field(writer, EMBER_FORMAT_BUDGET_PPM, sampled->budget_ppm);
+    put_number_field(writer, EMBER_FORMAT_SEEN, sampled->seen);
+    put_number_field(writer, EMBER_FORMAT_PRESENT, sampled->present);
+}
+
 static void write_info(struct writer *writer)
 {
     const struct ember_info *info = &writer->profile->info;
@@ -157,6 +169,12 @@ static void write_info(struct writer *writer)
     put_number_field(writer, EMBER_FORMAT_CALLS, info->calls);
     put_number_field(writer, EMBER_FORMAT_FALLBACKS, info->fallbacks);
     put_number_field(writer, EMBER_FORMAT_OUTCOME, info->outcome);
+    if (writer->profile->timelines && writer->profile->timelines->cut_ns > 0)
+        put_number_field(writer, EMBER_FORMAT_TIMELINE_CUT, writer->profile->timelines->cut_ns);
+    if (info->cut_by != EMBER_CUT_NONE)
+        put_number_field(writer, EMBER_FORMAT_CUT_BY, info->cut_by);
+    if (info->sampled.windows > 0)
+        write_sampled(writer, &info->sampled);
     end_block(writer, EMBER_FORMAT_INFO);
 }
 
@@ -238,14 +256,81 @@ static void write_nodes(struct writer *writer)
     }
 }
 
+static void begin_timeline_block(struct writer *writer, uint32_t process, uint64_t start)
+{
+    put_varint(&writer->content, process);
+    put_varint(&writer->content, start);
+}
+
+static void write_timeline(struct writer *writer, uint32_t process)
+{
+    struct ember_timeline_reader reader =
+        ember_timeline_read(&writer->profile->timelines->processes[process]);
+    struct ember_span span;
+    while (writer->error == 0 && ember_timeline_next(&reader, &span)) {
+        if (writer->items == 0)
+            begin_timeline_block(writer, process, reader.time - span.length);
+        put_varint(&writer->content, (uint64_t)span.node * EMBER_STATES + span.state);
+        put_varint(&writer->content, span.length);
+        end_item(writer, EMBER_FORMAT_TIMELINE);
+    }
+    if (writer->items > 0)
+        end_block(writer, EMBER_FORMAT_TIMELINE);
+}
+
+static void write_timelines(struct writer *writer)
+{
+    const struct ember_timelines *timelines = writer->profile->timelines;
+    for (uint32_t i = 0; timelines && i < timelines->count; i++)
+        write_timeline(writer, i);
+}
+
+static void write_ancestors(struct writer *writer)
+{
+    const struct ember_profile *profile = writer->profile;
+    for (uint32_t i = 0; i < profile->process_count && writer->error == 0; i++) {
+        if (!profile->processes[i].ancestors)
+            continue;
+        put_varint(&writer->content, i);
+        put_text(&writer->content, profile->processes[i].ancestors);
+        end_item(writer, EMBER_FORMAT_ANCESTORS);
+    }
+    if (writer->items > 0)
+        end_block(writer, EMBER_FORMAT_ANCESTORS);
+}
+
 /* ---- the file ---- */
+
+static uint64_t timeline_size(const struct ember_profile *profile)
+{
+    const struct ember_timelines *timelines = profile->timelines;
+    uint64_t size = 0;
+    for (uint32_t i = 0; timelines && i < timelines->count; i++)
+        size += timelines->processes[i].size;
+    return size;
+}
+
+static bool has_timeline(const struct ember_profile *profile)
+{
+    return timeline_size(profile) > 0;
+}
+
+static uint64_t minor_version(const struct ember_profile *profile)
+{
+    for (uint32_t i = 0; i < profile->process_count; i++)
+        if (profile->processes[i].ancestors)
+            return EMBER_FORMAT_MINOR_ANCESTORS;
+    if (profile->info.sampled.windows > 0)
+        return EMBER_FORMAT_MINOR_SAMPLED;
+    return has_timeline(profile) ? EMBER_FORMAT_MINOR_TIMELINE : EMBER_FORMAT_MINOR;
+}
 
 static void put_file_header(struct writer *writer, size_t begin)
 {
     unsigned char *header = (unsigned char *)writer->sink->data + begin;
     memcpy(header, EMBER_FORMAT_MAGIC, 8);
     ember_format_put(header + 8, 2, EMBER_FORMAT_MAJOR);
-    ember_format_put(header + 10, 2, EMBER_FORMAT_MINOR);
+    ember_format_put(header + 10, 2, minor_version(writer->profile));
     ember_format_put(header + 12, 4, writer->blocks);
     ember_format_put(header + 16, 8, writer->sink->size - begin);
     ember_format_put(header + 24, 4, 0);
@@ -256,7 +341,8 @@ static bool fits(const struct ember_profile *profile)
 {
     return profile->function_count <= EMBER_FORMAT_MAX_FUNCTIONS &&
            profile->process_count <= EMBER_FORMAT_MAX_PROCESSES &&
-           profile->node_count <= EMBER_FORMAT_MAX_NODES;
+           profile->node_count <= EMBER_FORMAT_MAX_NODES &&
+           timeline_size(profile) <= EMBER_FORMAT_MAX_TIMELINE / 2;
 }
 
 static void write_file(struct writer *writer)
@@ -272,6 +358,8 @@ static void write_file(struct writer *writer)
     write_functions(writer);
     write_processes(writer);
     write_nodes(writer);
+    write_timelines(writer);
+    write_ancestors(writer);
     if (writer->error == 0 && writer->sink->size - begin > EMBER_FORMAT_MAX_FILE)
         fail(writer, -EFBIG);
     if (writer->error == 0)
@@ -281,6 +369,8 @@ static void write_file(struct writer *writer)
 int ember_profile_write(const struct ember_profile *profile, struct ember_sink *sink)
 {
     struct writer writer = {.profile = profile, .sink = sink};
+    if (profile->before)
+        return -EINVAL;
     if (!fits(profile))
         return -EFBIG;
     ember_sink_init(&writer.content);

@@ -8,7 +8,8 @@
 #include "profile.h"
 #include "sink.h"
 
-/* 0, -ENOMEM, or -EFBIG when the profile is beyond what a file may hold. */
+/* 0, -ENOMEM, -EFBIG when the profile is beyond what a file may hold, -EINVAL when
+ * it is a comparison: the two profiles can be kept. */
 int ember_profile_write(const struct ember_profile *profile, struct ember_sink *sink);
 
 #endif

@@ -28,6 +28,7 @@ struct ember_ring {
     struct { /* written by the producer thread only */
         alignas(EMBER_CACHE_LINE) _Atomic uint64_t tail;
         uint64_t head_seen;
+        bool stalled;          /* room was waited for in vain */
         _Atomic uint64_t lost; /* events that found no room; read by anyone */
     } producer;
     struct { /* written by the consumer thread only */

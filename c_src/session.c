@@ -37,6 +37,7 @@ struct ember_session *ember_session_create(uint64_t generation, uint32_t threads
         return NULL;
     session->generation = generation;
     session->origin_ticks = ember_clock_ticks();
+    session->layout = options->layout;
     session->admission = ember_admission_create();
     if (session->admission && create_rings(session, threads))
         session->consumer = ember_consumer_start(session->rings, threads, session->origin_ticks, options);

@@ -22,6 +22,7 @@
 struct ember_session {
     uint64_t generation; /* names the session in tracer states and thread-locals */
     uint64_t origin_ticks; /* events count from here */
+    struct ember_stack_layout layout;
     struct ember_admission *admission;
     struct ember_consumer *consumer;
     struct ember_ring **rings;
@@ -29,7 +30,8 @@ struct ember_session {
     _Atomic uint32_t rings_claimed; /* may exceed ring_count: the rest found none */
     _Atomic uint64_t lost_no_ring;  /* counted by threads that found no ring */
     _Atomic uint64_t lost_bad_term; /* events we could not write down */
-    _Atomic bool stalled;           /* the consumer was waited for in vain */
+    _Atomic uint64_t trace_session; /* its number, a term, as return_to frames have it; 0: not
+                                       known yet, so that none has been told of */
 };
 
 /* The published session; read it inside an RCU read section only. */

@@ -81,6 +81,23 @@ bool ember_term_get_bool(ErlNifEnv *env, ERL_NIF_TERM term, bool *value)
     return *value || enif_is_identical(term, ember_term_atom(env, "false"));
 }
 
+static int compare_words(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a;
+    uint32_t y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+uint32_t ember_term_sorted_atoms(ErlNifEnv *env, ERL_NIF_TERM list, uint32_t *atoms, uint32_t most)
+{
+    uint32_t count = 0;
+    ERL_NIF_TERM head;
+    while (count < most && enif_get_list_cell(env, list, &head, &list))
+        atoms[count++] = (uint32_t)head;
+    qsort(atoms, count, sizeof *atoms, compare_words);
+    return count;
+}
+
 struct ember_term_map ember_term_map_new(ErlNifEnv *env)
 {
     return (struct ember_term_map){env, enif_make_new_map(env)};

@@ -9,6 +9,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* A function of the library as Erlang calls it. */
+typedef ERL_NIF_TERM ember_nif(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[]);
+
 /* An atom's name in UTF-8, to be freed; NULL when `term` is no atom. */
 char *ember_term_atom_name(ErlNifEnv *env, ERL_NIF_TERM term);
 
@@ -25,6 +28,9 @@ ERL_NIF_TERM ember_term_atom(ErlNifEnv *env, const char *name);
 ERL_NIF_TERM ember_term_error(ErlNifEnv *env, const char *reason);
 
 bool ember_term_get_bool(ErlNifEnv *env, ERL_NIF_TERM term, bool *value);
+
+/* The atoms of a list, sorted, but no more than `most`; how many there are. */
+uint32_t ember_term_sorted_atoms(ErlNifEnv *env, ERL_NIF_TERM list, uint32_t *atoms, uint32_t most);
 
 /* A map under construction. */
 struct ember_term_map {

@@ -21,6 +21,8 @@ extern _Thread_local EMBER_TLS_MODEL struct urcu_bp_reader *urcu_bp_reader;
 /* How long a full ring is waited for, and in what steps. */
 #define WAIT_STEP_NS 50000
 #define WAIT_STEPS 4000
+#define MOST_FRAMES 512 /* told of a process that arrives in a window */
+#define LONG_WAIT_TICKS 20000 /* some microseconds; a claim of a ring is no wait */
 
 #define ATOMS(X) \
     X(trace) \
@@ -42,8 +44,13 @@ extern _Thread_local EMBER_TLS_MODEL struct urcu_bp_reader *urcu_bp_reader;
     X(exit) \
     X(heap_size) \
     X(mbuf_size) \
+    X(bin_vheap_size) \
+    X(bin_vheap_block_size) \
     X(extra) \
+    X(undefined) \
     X(emberl_value) \
+    X(probe) \
+    X(watch) \
     X(proc_lib) \
     X(init_p)
 #define X_DECLARE(name) static ERL_NIF_TERM atom_##name;
@@ -68,6 +75,7 @@ static _Thread_local EMBER_TLS_MODEL struct {
 static _Thread_local EMBER_TLS_MODEL struct {
     uint64_t pid;
     bool traced; /* it was before */
+    enum ember_marking marking;
     unsigned count;
     struct ember_admitted runs[EMBER_MAX_MEMBERSHIPS];
 } admitted;
@@ -116,6 +124,13 @@ static inline void forget_block(void)
     mine.block = (struct ember_vm_block){.start = 1, .fragments = UINT64_MAX};
 }
 
+/* Whether events of the process were lost, which its next event must tell first. */
+static bool has_gap(struct ember_session *session, uint64_t pid)
+{
+    const struct ember_gap *gap = ember_admission_gap(session->admission, pid);
+    return gap && gap->events > 0;
+}
+
 static bool is_watched(struct ember_session *session, ERL_NIF_TERM state, uint64_t pid)
 {
     uint64_t epoch = atomic_load_explicit(&ember_admission_epoch, memory_order_acquire);
@@ -123,10 +138,28 @@ static bool is_watched(struct ember_session *session, ERL_NIF_TERM state, uint64
         return false;
     if (mine.pid != pid)
         forget_block();
-    mine.pid = pid;
+    mine.pid = has_gap(session, pid) ? 0 : pid;
     mine.state = state;
     mine.epoch = epoch;
     return true;
+}
+
+/* A local process, in one word: other terms must not outlive the callback. The VM passes
+ * none; whoever calls this by hand may. */
+static bool is_process(ERL_NIF_TERM term)
+{
+    enum { PID_TAG = 3 };
+    return (term & 15) == PID_TAG;
+}
+
+/* Whether an event of this thread would be lost, and will not be waited for. A call that
+ * is admitted then would not begin, and so would every call by which it calls itself: each
+ * would have the VM push what tells of its return, where a tail call pushes nothing. */
+static bool is_stalled(const struct ember_session *session)
+{
+    if (mine.generation != session->generation)
+        return false;
+    return !mine.ring || (mine.ring->producer.stalled && !ember_ring_reserve(mine.ring));
 }
 
 static ERL_NIF_TERM target_enabled(struct ember_session *session, ERL_NIF_TERM tag,
@@ -134,6 +167,8 @@ static ERL_NIF_TERM target_enabled(struct ember_session *session, ERL_NIF_TERM t
 {
     if (tag == atom_trace_status)
         return atom_trace;
+    if (!is_process(pid) || is_stalled(session))
+        return atom_discard;
     admitted.traced = ember_admission_known(session->admission, pid);
     admitted.count = ember_admission_enter(session->admission, target, pid, admitted.runs);
     admitted.pid = pid;
@@ -142,10 +177,13 @@ static ERL_NIF_TERM target_enabled(struct ember_session *session, ERL_NIF_TERM t
 
 /* A process that takes part in nothing: its last run has ended, or it calls a
  * target that captures nothing of it. A target's own breakpoint is asked before
- * the one that turns tracing on, since it was set later. */
+ * the one that turns tracing on, since it was set later. That one asks for the
+ * status too, and would be without a tracer for ever if it were told to remove it:
+ * so that is told to processes alone that are traced, and to each once. They ask
+ * when they come to a local breakpoint, which is before this one. */
 static ERL_NIF_TERM unknown_enabled(struct ember_session *session, ERL_NIF_TERM tag, uint64_t pid)
 {
-    if (tag != atom_trace_status)
+    if (tag != atom_trace_status || !ember_admission_known(session->admission, pid))
         return atom_discard;
     ember_admission_forget(session->admission, pid);
     return atom_remove;
@@ -166,22 +204,42 @@ static ERL_NIF_TERM decide(struct ember_session *session, const ERL_NIF_TERM arg
     return unknown_enabled(session, tag, argv[2]);
 }
 
+/* ---- who sets breakpoints, where the node has one trace ---- */
+
+static _Atomic uint64_t watcher;     /* a pid; the rest are others */
+static _Atomic bool others_have_set; /* since it was asked */
+
+void ember_tracer_watch(uint64_t pid)
+{
+    atomic_store(&watcher, pid);
+    atomic_store(&others_have_set, true);
+}
+
+bool ember_tracer_take_change(void)
+{
+    return atomic_exchange(&others_have_set, false);
+}
+
+static ERL_NIF_TERM note_setter(const ERL_NIF_TERM argv[])
+{
+    if (argv[0] == atom_trace_status)
+        return atom_trace;
+    if (argv[2] != atomic_load(&watcher))
+        atomic_store(&others_have_set, true);
+    return atom_discard;
+}
+
 static RARE ERL_NIF_TERM enabled_slowly(const ERL_NIF_TERM argv[])
 {
-    if (argv[0] != atom_trace_status && argv[0] != atom_call)
+    if (argv[1] == atom_watch)
+        return note_setter(argv);
+    bool plain = argv[0] != atom_trace_status && argv[0] != atom_call;
+    if (plain || argv[1] == atom_probe)
         return atom_trace;
     rcu_read_lock();
     ERL_NIF_TERM answer = decide(rcu_dereference(ember_session_current), argv);
     rcu_read_unlock();
     return answer;
-}
-
-/* enabled(Tag, State, Tracee) */
-ERL_NIF_TERM ember_tracer_enabled(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
-{
-    (void)env;
-    (void)argc;
-    return LIKELY(watched_as_before(argv[1], argv[2])) ? atom_trace : enabled_slowly(argv);
 }
 
 /* ---- rings ---- */
@@ -193,48 +251,70 @@ static RARE void claim_ring(struct ember_session *session)
     mine.generation = session->generation;
 }
 
-/* A consumer that was waited for in vain is not waited for again until it has
- * moved. */
-static RARE struct ember_event *wait_for_room(struct ember_session *session, struct ember_ring *ring)
+/* A ring that was waited for in vain is not waited for again until there was room in it. */
+static RARE struct ember_event *wait_for_room(struct ember_ring *ring)
 {
     struct timespec step = {.tv_nsec = WAIT_STEP_NS};
     struct ember_event *slot = ember_ring_reserve(ring);
-    if (atomic_load_explicit(&session->stalled, memory_order_relaxed) && !slot)
-        return NULL;
-    for (int i = 0; i < WAIT_STEPS && !slot; i++) {
+    for (int i = 0; i < WAIT_STEPS && !slot && !ring->producer.stalled; i++) {
         nanosleep(&step, NULL);
         slot = ember_ring_reserve(ring);
     }
-    atomic_store_explicit(&session->stalled, !slot, memory_order_relaxed);
+    ring->producer.stalled = !slot;
     return slot;
+}
+
+/* The slot after `slot`, where it is told that the process has waited since `start`. */
+static RARE struct ember_event *tell_wait(struct ember_session *session, struct ember_event *slot,
+                                          uint64_t pid, uint64_t start)
+{
+    uint64_t now = ember_clock_ticks();
+    if (now - start < LONG_WAIT_TICKS)
+        return slot;
+    slot->stamp = ember_event_stamp(now - session->origin_ticks, 0, EMBER_EVENT_HELD_UP);
+    slot->pid = pid;
+    slot->value = now - start;
+    slot->hp = slot->sp = 0;
+    ember_ring_commit(mine.ring);
+    return wait_for_room(mine.ring);
+}
+
+static void lose(struct ember_session *session, uint64_t pid, uint64_t start)
+{
+    _Atomic uint64_t *lost = mine.ring ? &mine.ring->producer.lost : &session->lost_no_ring;
+    atomic_fetch_add_explicit(lost, 1, memory_order_relaxed);
+    ember_admission_note_loss(session->admission, pid);
+    struct ember_gap *gap = ember_admission_gap(session->admission, pid);
+    if (gap)
+        gap->waited += (uint32_t)((ember_clock_ticks() - start) >> EMBER_GAP_TICKS_SHIFT);
 }
 
 /* The event that found no room, after waiting for some; NULL: it is lost. */
-static RARE struct ember_event *reserve_slowly(struct ember_session *session)
+static RARE struct ember_event *reserve_slowly(struct ember_session *session, uint64_t pid)
 {
+    uint64_t start = ember_clock_ticks();
     if (mine.generation != session->generation)
         claim_ring(session);
-    if (!mine.ring) {
-        atomic_fetch_add_explicit(&session->lost_no_ring, 1, memory_order_relaxed);
-        return NULL;
-    }
-    struct ember_event *slot = wait_for_room(session, mine.ring);
+    struct ember_event *slot = mine.ring ? wait_for_room(mine.ring) : NULL;
+    if (slot)
+        slot = tell_wait(session, slot, pid, start);
     if (!slot)
-        atomic_fetch_add_explicit(&mine.ring->producer.lost, 1, memory_order_relaxed);
+        lose(session, pid, start);
     return slot;
 }
 
-static inline struct ember_event *reserve(struct ember_session *session)
+static inline struct ember_event *reserve(struct ember_session *session, uint64_t pid)
 {
     struct ember_event *slot = NULL;
     if (LIKELY(mine.generation == session->generation && mine.ring))
         slot = ember_ring_reserve(mine.ring);
-    return LIKELY(slot) ? slot : reserve_slowly(session);
+    return LIKELY(slot) ? slot : reserve_slowly(session, pid);
 }
 
-static RARE void count_bad_term(struct ember_session *session)
+static RARE void count_bad_term(struct ember_session *session, uint64_t pid)
 {
     atomic_fetch_add_explicit(&session->lost_bad_term, 1, memory_order_relaxed);
+    ember_admission_note_loss(session->admission, pid);
 }
 
 /* ---- trace ---- */
@@ -242,7 +322,7 @@ static RARE void count_bad_term(struct ember_session *session)
 static inline struct ember_event *start_event(struct ember_session *session,
                                               enum ember_event_kind kind, uint64_t pid)
 {
-    struct ember_event *event = reserve(session);
+    struct ember_event *event = reserve(session, pid);
     if (!LIKELY(event))
         return NULL;
     event->stamp = ember_event_stamp(ember_clock_ticks() - session->origin_ticks, 0, kind);
@@ -250,13 +330,15 @@ static inline struct ember_event *start_event(struct ember_session *session,
     return event;
 }
 
-/* An arity's place in a stamp, and in the word of a small integer. */
+/* An arity in the word of a small integer, and the way from there to its place in
+ * a stamp. */
 #define ARITY_BITS UINT64_C(0xff0)
+#define ARITY_MOVE (EMBER_EVENT_ARITY_SHIFT - 4)
 
 static inline bool write_mfa(struct ember_event *event, const ERL_NIF_TERM mfa[3])
 {
     event->mfa = (struct ember_mfa){(uint32_t)mfa[0], (uint32_t)mfa[1]};
-    event->stamp |= mfa[2] & ARITY_BITS; /* a small integer has its value there */
+    event->stamp |= (mfa[2] & ARITY_BITS) << ARITY_MOVE;
     return ((mfa[0] | mfa[1]) >> 32) == 0;
 }
 
@@ -288,11 +370,11 @@ static bool write_heap(struct ember_session *session, uint64_t pid,
     return true;
 }
 
-static RARE void write_block(struct ember_session *session, uint64_t pid,
+static RARE bool write_block(struct ember_session *session, uint64_t pid,
                              const struct ember_vm_block *block)
 {
     if (!ember_vm_heap.exact)
-        return;
+        return true;
     bool moved = block->start != mine.block.start || block->end != mine.block.end;
     bool grown = block->fragments != mine.block.fragments;
     bool written = !moved || write_heap(session, pid, block);
@@ -301,33 +383,193 @@ static RARE void write_block(struct ember_session *session, uint64_t pid,
         mine.block = *block;
     else
         forget_block(); /* no room: the next event tries again */
+    return written;
 }
 
 /* The block and its fragments change rarely, so they have records of their
- * own, before the event that is the first to see the change. */
-static inline void note_block(const ErlNifEnv *env, struct ember_session *session, uint64_t pid)
+ * own, before the event that is the first to see the change. False: there was no room
+ * for them, so the event, which says nothing without them, is lost too. */
+static inline bool note_block(const ErlNifEnv *env, struct ember_session *session, uint64_t pid)
 {
     struct ember_vm_block block = ember_vm_block_read(env);
-    if (!LIKELY(block.start == mine.block.start && block.fragments == mine.block.fragments &&
-                block.end == mine.block.end))
-        write_block(session, pid, &block);
+    return LIKELY(block.start == mine.block.start && block.fragments == mine.block.fragments &&
+                  block.end == mine.block.end) ||
+           write_block(session, pid, &block);
 }
 
-/* call, return_to, in, out: own heap, and {M,F,Arity} or no function */
-static inline void write_step(ErlNifEnv *env, struct ember_session *session,
-                              enum ember_event_kind kind, const ERL_NIF_TERM argv[])
+/* ---- gaps ---- */
+
+static int32_t stack_depth(const ErlNifEnv *env)
 {
-    note_block(env, session, argv[2]);
-    struct ember_event *event = start_event(session, kind, argv[2]);
-    if (!LIKELY(event))
+    struct ember_event event;
+    if (!ember_vm_heap.exact)
+        return INT32_MIN;
+    ember_vm_heap_read(env, 0, &event);
+    return (int32_t)(ember_vm_word_address(ember_vm_block_read(env).end) - event.sp);
+}
+
+static int32_t least_of(int32_t a, int32_t b)
+{
+    return a < b ? a : b;
+}
+
+/* How deep the stack was at an event that was lost. A call has returned when the stack is less
+ * deep than the frame that the VM pushes for its return; where a process is scheduled, that
+ * may have been there before. */
+static RARE void note_lost_depth(struct ember_session *session, uint64_t pid,
+                                 enum ember_event_kind kind, int32_t depth)
+{
+    struct ember_gap *gap = ember_admission_gap(session->admission, pid);
+    if (!gap)
         return;
+    bool scheduled = kind == EMBER_EVENT_IN || kind == EMBER_EVENT_OUT;
+    int32_t pushed = scheduled ? 0 : (int32_t)session->layout.return_to_words;
+    gap->least = least_of(gap->least, depth);
+    if (kind == EMBER_EVENT_CALL || kind == EMBER_EVENT_BEGIN)
+        gap->open = least_of(gap->open, depth);
+    else if (gap->open != INT32_MAX && depth < gap->open + pushed)
+        gap->open = INT32_MAX;
+}
+
+static RARE void note_lost_step(const ErlNifEnv *env, struct ember_session *session,
+                                enum ember_event_kind kind, uint64_t pid)
+{
+    if (kind <= EMBER_EVENT_OUT)
+        note_lost_depth(session, pid, kind, stack_depth(env));
+}
+
+/* False: there is no room for it either. */
+static RARE bool tell_gap(struct ember_session *session, uint64_t pid, struct ember_gap *gap,
+                          int32_t depth)
+{
+    uint64_t start = ember_clock_ticks();
+    if (mine.generation != session->generation)
+        claim_ring(session);
+    struct ember_event *event = mine.ring ? wait_for_room(mine.ring) : NULL;
+    if (!event) {
+        lose(session, pid, start);
+        return false;
+    }
+    uint64_t now = ember_clock_ticks();
+    event->stamp = ember_event_stamp(now - session->origin_ticks, 0, EMBER_EVENT_GAP);
+    event->pid = pid;
+    event->least = least_of(gap->least, depth);
+    event->open = gap->open;
+    event->hp = gap->waited + (uint32_t)((now - start) >> EMBER_GAP_TICKS_SHIFT);
+    event->sp = gap->events;
+    ember_ring_commit(mine.ring);
+    gap->events = 0;
+    forget_block();
+    return true;
+}
+
+/* `env` is NULL for what runs without the process's heap. */
+static bool settle_gap(const ErlNifEnv *env, struct ember_session *session, uint64_t pid)
+{
+    struct ember_gap *gap = ember_admission_gap(session->admission, pid);
+    bool told = gap && gap->events > 0;
+    return !told || tell_gap(session, pid, gap, env ? stack_depth(env) : INT32_MAX);
+}
+
+/* call, return_to, in, out: own heap, and {M,F,Arity} or no function. The event is
+ * not committed yet; NULL: it is lost. */
+static inline struct ember_event *write_step(ErlNifEnv *env, struct ember_session *session,
+                                             enum ember_event_kind kind, const ERL_NIF_TERM argv[])
+{
+    struct ember_event *event = NULL;
+    if (LIKELY(note_block(env, session, argv[2])))
+        event = start_event(session, kind, argv[2]);
+    if (!LIKELY(event)) {
+        note_lost_step(env, session, kind, argv[2]);
+        return NULL;
+    }
     const ERL_NIF_TERM *mfa = ember_vm_tuple(env, argv[3], 3);
     ember_vm_heap_read(env, argv[3], event);
     event->value = 0;
-    if (mfa && !LIKELY(write_mfa(event, mfa)))
-        count_bad_term(session);
-    else
+    if (LIKELY(!mfa || write_mfa(event, mfa)))
+        return event;
+    count_bad_term(session, argv[2]);
+    note_lost_step(env, session, kind, argv[2]);
+    return NULL;
+}
+
+static inline void trace_step(ErlNifEnv *env, struct ember_session *session,
+                              enum ember_event_kind kind, const ERL_NIF_TERM argv[])
+{
+    if (LIKELY(write_step(env, session, kind, argv)))
         ember_ring_commit(mine.ring);
+}
+
+static void trace_out(ErlNifEnv *env, struct ember_session *session, const ERL_NIF_TERM argv[])
+{
+    enum ember_out out = EMBER_OUT_UNKNOWN;
+    struct ember_event *event = write_step(env, session, EMBER_EVENT_OUT, argv);
+    if (!event)
+        return;
+    if (ember_vm_heap.runnable)
+        out = ember_vm_is_waiting(env) ? EMBER_OUT_WAITING : EMBER_OUT_PREEMPTED;
+    event->stamp = (event->stamp & ~(ARITY_BITS << ARITY_MOVE)) |
+                   (uint64_t)out << EMBER_EVENT_ARITY_SHIFT;
+    ember_ring_commit(mine.ring);
+}
+
+/* From OTP 27 on, where the captured call is told of before the call. */
+static bool has_trace_sessions(const struct ember_session *session)
+{
+    return session->layout.begin_before_call;
+}
+
+/* Of a frame of the VM's own; `walk` stands behind its address. */
+static enum ember_frame_kind frame_kind(const struct ember_session *session,
+                                        const struct ember_vm_walk *walk)
+{
+    uint64_t number = atomic_load_explicit(&session->trace_session, memory_order_relaxed);
+    bool ours = number && walk->at < walk->end && *walk->at == number;
+    return ours ? EMBER_FRAME_MARK : EMBER_FRAME_OTHER;
+}
+
+static bool write_frame(struct ember_session *session, uint64_t pid, uint32_t index,
+                        const struct ember_vm_return *frame, uint32_t arity)
+{
+    struct ember_event *event = start_event(session, EMBER_EVENT_FRAME, pid);
+    if (!event)
+        return false;
+    event->hp = index;
+    event->sp = ember_vm_word_address((uint64_t)frame->at);
+    event->mfa = (struct ember_mfa){(uint32_t)frame->module, (uint32_t)frame->function};
+    event->stamp |= (uint64_t)arity << EMBER_EVENT_ARITY_SHIFT;
+    ember_ring_commit(mine.ring);
+    return true;
+}
+
+/* All return addresses, or as many as are told. */
+static void write_frames(ErlNifEnv *env, struct ember_session *session, uint64_t pid)
+{
+    struct ember_vm_walk walk = ember_vm_walk_begin(env);
+    struct ember_vm_return frame;
+    uint32_t index = 0;
+    if (!settle_gap(env, session, pid) || !note_block(env, session, pid))
+        return;
+    while (index < MOST_FRAMES && ember_vm_walk_next(env, &walk, &frame)) {
+        bool other = frame.module == 0 || (frame.module | frame.function) >> 32;
+        frame.module = other ? 0 : frame.module;
+        uint32_t arity = other ? frame_kind(session, &walk) : frame.arity;
+        if (!write_frame(session, pid, index++, &frame, arity))
+            return;
+    }
+    frame = (struct ember_vm_return){.at = walk.end};
+    if (index < MOST_FRAMES)
+        write_frame(session, pid, index, &frame, EMBER_FRAME_LAST);
+}
+
+/* A process in a window is traced from the middle of what it does, so its stack is told
+ * when it runs first. Flags are set while it does not run. */
+static void trace_in(ErlNifEnv *env, struct ember_session *session, const ERL_NIF_TERM argv[])
+{
+    bool walks = ember_vm_heap.walks && enif_thread_type() == ERL_NIF_THR_NORMAL_SCHEDULER;
+    if (ember_admission_arrive(session->admission, argv[2]) && walks)
+        write_frames(env, session, argv[2]);
+    trace_step(env, session, EMBER_EVENT_IN, argv);
 }
 
 static uint64_t small_value(ERL_NIF_TERM tuple_value)
@@ -338,11 +580,13 @@ static uint64_t small_value(ERL_NIF_TERM tuple_value)
 struct gc_sizes {
     uint64_t heap;
     uint64_t fragments;
+    uint64_t binaries;
+    uint64_t binaries_limit;
 };
 
 static struct gc_sizes read_gc_sizes(ErlNifEnv *env, ERL_NIF_TERM list)
 {
-    struct gc_sizes sizes = {0, 0};
+    struct gc_sizes sizes = {0};
     ERL_NIF_TERM head;
     while (enif_get_list_cell(env, list, &head, &list)) {
         const ERL_NIF_TERM *pair = ember_vm_tuple(env, head, 2);
@@ -352,6 +596,10 @@ static struct gc_sizes read_gc_sizes(ErlNifEnv *env, ERL_NIF_TERM list)
             sizes.heap = small_value(pair[1]);
         else if (pair[0] == atom_mbuf_size)
             sizes.fragments = small_value(pair[1]);
+        else if (pair[0] == atom_bin_vheap_size)
+            sizes.binaries = small_value(pair[1]);
+        else if (pair[0] == atom_bin_vheap_block_size)
+            sizes.binaries_limit = small_value(pair[1]);
     }
     return sizes;
 }
@@ -361,12 +609,36 @@ static uint32_t saturate(uint64_t words)
     return words < UINT32_MAX ? (uint32_t)words : UINT32_MAX;
 }
 
+/* `limit`: above it the VM collects. */
+static void write_binaries(struct ember_session *session, uint64_t pid, uint64_t words,
+                           uint64_t limit)
+{
+    struct ember_event *event = start_event(session, EMBER_EVENT_BINARIES, pid);
+    if (!event)
+        return;
+    event->hp = 0;
+    event->sp = saturate(limit);
+    event->value = words;
+    ember_ring_commit(mine.ring);
+}
+
+void ember_tracer_note_binaries(ErlNifEnv *env, uint64_t pid)
+{
+    rcu_read_lock();
+    struct ember_session *session = rcu_dereference(ember_session_current);
+    if (session && ember_vm_heap.binaries && ember_admission_watched(session->admission, pid))
+        write_binaries(session, pid, ember_vm_binary_words(env), UINT64_MAX);
+    rcu_read_unlock();
+}
+
 static void write_gc(ErlNifEnv *env, struct ember_session *session, enum ember_event_kind kind,
                      const ERL_NIF_TERM argv[])
 {
     struct gc_sizes sizes = read_gc_sizes(env, argv[3]);
     forget_block();
-    note_block(env, session, argv[2]);
+    if (!note_block(env, session, argv[2]))
+        return;
+    write_binaries(session, argv[2], sizes.binaries, sizes.binaries_limit);
     struct ember_event *event = start_event(session, kind, argv[2]);
     if (!event)
         return;
@@ -402,6 +674,37 @@ static bool initial_call(ErlNifEnv *env, ERL_NIF_TERM term, ERL_NIF_TERM mfa[3])
     return true;
 }
 
+static void write_ancestor(struct ember_session *session, uint64_t child, ERL_NIF_TERM term,
+                           bool named)
+{
+    struct ember_event *event = start_event(session, EMBER_EVENT_ANCESTOR, child);
+    if (!event)
+        return;
+    event->stamp |= (uint64_t)named << EMBER_EVENT_ARITY_SHIFT;
+    event->hp = event->sp = 0;
+    event->value = term;
+    ember_ring_commit(mine.ring);
+}
+
+/* A process of proc_lib is told who its parent is and who is above that one. */
+static void write_ancestors(ErlNifEnv *env, struct ember_session *session, uint64_t child,
+                            ERL_NIF_TERM arguments)
+{
+    enum { MOST = 8 };
+    ERL_NIF_TERM head;
+    ERL_NIF_TERM rest;
+    if (!enif_get_list_cell(env, arguments, &head, &rest) ||
+        !enif_get_list_cell(env, rest, &rest, &arguments))
+        return;
+    for (int i = 0; i < MOST; i++) {
+        bool named = enif_is_atom(env, head);
+        if (named || enif_is_pid(env, head))
+            write_ancestor(session, child, head, named);
+        if (!enif_get_list_cell(env, rest, &head, &rest))
+            return;
+    }
+}
+
 static void write_initial(ErlNifEnv *env, struct ember_session *session,
                           const ERL_NIF_TERM argv[])
 {
@@ -418,12 +721,17 @@ static void write_initial(ErlNifEnv *env, struct ember_session *session,
     event->hp = 0;
     event->sp = 0;
     event->mfa = (struct ember_mfa){(uint32_t)mfa[0], (uint32_t)mfa[1]};
-    event->stamp |= (uint64_t)arity << 4;
+    event->stamp |= (uint64_t)arity << EMBER_EVENT_ARITY_SHIFT;
     ember_ring_commit(mine.ring);
+    const ERL_NIF_TERM *words = ember_vm_tuple(env, extra, 3);
+    if (words && words[0] == atom_proc_lib && words[1] == atom_init_p)
+        write_ancestors(env, session, argv[3], words[2]);
 }
 
 static void write_spawn(ErlNifEnv *env, struct ember_session *session, const ERL_NIF_TERM argv[])
 {
+    if (!is_process(argv[3]))
+        return;
     ember_admission_inherit(session->admission, argv[2], argv[3]);
     write_plain(session, EMBER_EVENT_SPAWN, argv[2], argv[3]);
     write_initial(env, session, argv);
@@ -435,27 +743,81 @@ static void write_exit(struct ember_session *session, uint64_t pid)
     ember_admission_exit(session->admission, pid);
 }
 
-static void write_run(ErlNifEnv *env, struct ember_session *session, enum ember_event_kind kind,
+static bool write_run(ErlNifEnv *env, struct ember_session *session, enum ember_event_kind kind,
                       const ERL_NIF_TERM argv[], const struct ember_admitted *run)
 {
-    note_block(env, session, argv[2]);
+    if (!settle_gap(env, session, argv[2]) || !note_block(env, session, argv[2]))
+        return false;
     struct ember_event *event = start_event(session, kind, argv[2]);
     if (!event)
-        return;
+        return false;
     ember_vm_heap_read(env, argv[3], event);
-    event->stamp |= (uint64_t)(kind == EMBER_EVENT_BEGIN && admitted.traced) << 4;
+    if (kind == EMBER_EVENT_BEGIN)
+        event->stamp |= (uint64_t)ember_begin_arity(admitted.traced, admitted.marking)
+                        << EMBER_EVENT_ARITY_SHIFT;
     event->value = ember_run_value(run->run, run->capture);
     ember_ring_commit(mine.ring);
+    return true;
+}
+
+static RARE void lose_begin(const ErlNifEnv *env, struct ember_session *session,
+                            const ERL_NIF_TERM argv[], const struct ember_admitted *run)
+{
+    note_lost_depth(session, argv[2], EMBER_EVENT_BEGIN, stack_depth(env));
+    ember_admission_give_back(session->admission, argv[2], run);
+}
+
+/* Whether the call comes from the function that is called, as far as can be told. */
+static bool may_call_itself(ErlNifEnv *env, ERL_NIF_TERM mfa)
+{
+    const ERL_NIF_TERM *callee = ember_vm_tuple(env, mfa, 3);
+    struct ember_vm_walk walk = ember_vm_walk_begin(env);
+    struct ember_vm_return caller;
+    bool known = ember_vm_heap.walks && callee && ember_vm_walk_next(env, &walk, &caller);
+    return !known || (caller.module == callee[0] && caller.function == callee[1]);
+}
+
+static bool has_our_mark(const ErlNifEnv *env, const struct ember_session *session, uint32_t words)
+{
+    uint64_t number = atomic_load_explicit(&session->trace_session, memory_order_relaxed);
+    return number && ember_vm_trace_words_have(env, words, number);
+}
+
+/* Of the chain of tail calls that a captured call stands in: it may have been traced long
+ * before. */
+static enum ember_marking marking_of(ErlNifEnv *env, const struct ember_session *session,
+                                     ERL_NIF_TERM mfa)
+{
+    enum { MOST_WORDS = 64 };
+    uint32_t words = ember_vm_trace_words(env, MOST_WORDS);
+    bool marked = has_trace_sessions(session) ? has_our_mark(env, session, words)
+                                              : ember_layout_marks(&session->layout, words);
+    if (!marked)
+        return EMBER_UNMARKED;
+    return may_call_itself(env, mfa) ? EMBER_MARKED_MAYBE : EMBER_MARKED;
+}
+
+static void note_place(const ErlNifEnv *env, struct ember_session *session, uint64_t pid)
+{
+    struct ember_place *place = ember_admission_place(session->admission, pid);
+    if (place && ember_vm_heap.exact)
+        *place = (struct ember_place){pid, ember_vm_process_words(env)};
 }
 
 static void write_begin(ErlNifEnv *env, struct ember_session *session, const ERL_NIF_TERM argv[])
 {
-    for (unsigned i = 0; admitted.pid == argv[2] && i < admitted.count; i++)
-        write_run(env, session, EMBER_EVENT_BEGIN, argv, &admitted.runs[i]);
+    if (admitted.pid == argv[2] && admitted.count > 0)
+        admitted.marking = marking_of(env, session, argv[3]);
+    for (unsigned i = 0; admitted.pid == argv[2] && i < admitted.count; i++) {
+        ember_admission_stamp(session->admission, admitted.runs[i].run, ember_clock_ticks());
+        if (!write_run(env, session, EMBER_EVENT_BEGIN, argv, &admitted.runs[i]))
+            lose_begin(env, session, argv, &admitted.runs[i]);
+    }
     admitted.count = 0;
     /* The process may not have been recorded before: what it begins with. */
     forget_block();
     note_block(env, session, argv[2]);
+    note_place(env, session, argv[2]);
 }
 
 /* The value of a captured call, on request: {emberl_value, Run, Tag, Value}.
@@ -486,8 +848,10 @@ static void write_end(ErlNifEnv *env, struct ember_session *session, uint32_t ta
     enum ember_event_kind kind =
         argv[0] == atom_return_from ? EMBER_EVENT_RETURN : EMBER_EVENT_RAISE;
     for (unsigned i = 0; i < count; i++) {
-        write_run(env, session, kind, argv, &ended[i]);
-        if (ember_admission_wants_value(session->admission, ended[i].capture))
+        if (!write_run(env, session, kind, argv, &ended[i]))
+            note_lost_depth(session, argv[2], kind, stack_depth(env) - 1);
+        ember_admission_end(session->admission, &ended[i]);
+        if (ember_admission_wants_value(session->admission, &ended[i], ember_clock_ticks()))
             send_value(env, ember_run_value(ended[i].run, ended[i].capture), argv);
     }
 }
@@ -508,9 +872,9 @@ static void trace_rare(ErlNifEnv *env, struct ember_session *session, const ERL_
     if (tag == atom_in || tag == atom_out)
         forget_block();
     if (tag == atom_in)
-        write_step(env, session, EMBER_EVENT_IN, argv);
+        trace_in(env, session, argv);
     else if (tag == atom_out)
-        write_step(env, session, EMBER_EVENT_OUT, argv);
+        trace_out(env, session, argv);
     else if (tag == atom_gc_minor_start || tag == atom_gc_major_start)
         write_gc(env, session, EMBER_EVENT_GC_START, argv);
     else if (tag == atom_gc_minor_end || tag == atom_gc_major_end)
@@ -523,16 +887,120 @@ static void trace_rare(ErlNifEnv *env, struct ember_session *session, const ERL_
         write_plain(session, EMBER_EVENT_REGISTER, argv[2], argv[3]);
 }
 
+static bool has_heap(ERL_NIF_TERM tag)
+{
+    return tag != atom_spawn && tag != atom_exit && tag != atom_register;
+}
+
+/* Relaxed: all threads find the same number, and it is asked for only where a process may have
+ * been told of on another, which its hand-over orders. */
+static RARE void learn_trace_session(const ErlNifEnv *env, struct ember_session *session)
+{
+    if (ember_vm_heap.exact && has_trace_sessions(session))
+        atomic_store_explicit(&session->trace_session, ember_vm_trace_session(env),
+                              memory_order_relaxed);
+}
+
+static inline void trace_return_to(ErlNifEnv *env, struct ember_session *session,
+                                   const ERL_NIF_TERM argv[])
+{
+    if (!LIKELY(atomic_load_explicit(&session->trace_session, memory_order_relaxed)))
+        learn_trace_session(env, session);
+    trace_step(env, session, EMBER_EVENT_RETURN_TO, argv);
+}
+
+/* What an event means for others, which is lost itself. */
+static RARE void pass_over(ErlNifEnv *env, struct ember_session *session, const ERL_NIF_TERM argv[])
+{
+    if (argv[0] == atom_exit)
+        ember_admission_exit(session->admission, argv[2]);
+    else if (argv[0] == atom_call)
+        note_lost_step(env, session, EMBER_EVENT_CALL, argv[2]);
+    else if (argv[0] == atom_return_to)
+        note_lost_step(env, session, EMBER_EVENT_RETURN_TO, argv[2]);
+    else if (argv[0] == atom_in || argv[0] == atom_out)
+        note_lost_step(env, session, EMBER_EVENT_IN, argv[2]);
+}
+
 static void trace_process(ErlNifEnv *env, struct ember_session *session, const ERL_NIF_TERM argv[])
 {
     if (!is_watched(session, argv[1], argv[2]))
         return;
-    if (argv[0] == atom_call)
-        write_step(env, session, EMBER_EVENT_CALL, argv);
+    if (has_heap(argv[0]))
+        note_place(env, session, argv[2]);
+    if (mine.pid != argv[2] && !settle_gap(has_heap(argv[0]) ? env : NULL, session, argv[2]))
+        pass_over(env, session, argv);
+    else if (argv[0] == atom_call)
+        trace_step(env, session, EMBER_EVENT_CALL, argv);
     else if (argv[0] == atom_return_to)
-        write_step(env, session, EMBER_EVENT_RETURN_TO, argv);
+        trace_return_to(env, session, argv);
     else
         trace_rare(env, session, argv);
+}
+
+/* ---- scheduling, where the heap is full ---- */
+
+/* The VM builds a tuple of the process's for in and out, once it is told that they are
+ * enabled. When that does not fit on the heap it goes to a fragment of its own, and that is
+ * fatal in a builtin that has the latest fragment open while it is scheduled out, as
+ * binary:split/3 and binary:matches/2,3 have on OTP 25 to 29: when the builtin closes what
+ * it takes for its fragment, the VM miscounts the heap and ends. So such an event is written
+ * here, without a function, and not enabled. */
+static bool write_switch(struct ember_session *session, const ERL_NIF_TERM argv[])
+{
+    uint64_t generation;
+    uint32_t target;
+    if (!decode_state(argv[1], &generation, &target) || generation != session->generation ||
+        target != EMBER_STATE_MAIN)
+        return false;
+    const struct ember_place *place = ember_admission_place(session->admission, argv[2]);
+    if (!place || place->pid != argv[2] || !ember_vm_heap_is_full(place->words))
+        return false;
+    struct ember_vm_env env = ember_vm_env_of(place->words);
+    const ERL_NIF_TERM no_function[] = {argv[0], argv[1], argv[2], atom_undefined};
+    trace_process((ErlNifEnv *)(void *)&env, session, no_function);
+    return true;
+}
+
+static RARE ERL_NIF_TERM switch_enabled(const ERL_NIF_TERM argv[])
+{
+    rcu_read_lock();
+    struct ember_session *session = rcu_dereference(ember_session_current);
+    bool written = session && write_switch(session, argv);
+    rcu_read_unlock();
+    return written ? atom_discard : atom_trace;
+}
+
+/* enabled(Tag, State, Tracee) */
+ERL_NIF_TERM ember_tracer_enabled(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+{
+    (void)env;
+    (void)argc;
+    if (!LIKELY(argv[0] != atom_in && argv[0] != atom_out))
+        return switch_enabled(argv);
+    return LIKELY(watched_as_before(argv[1], argv[2])) ? atom_trace : enabled_slowly(argv);
+}
+
+/* ---- probing ---- */
+
+/* Written and read on behalf of one process, whose hand-overs the VM orders;
+ * atomic, since another may have our tracer too. */
+static struct {
+    _Atomic uint64_t pid;
+    _Atomic bool waiting;
+} probe;
+
+void ember_tracer_probe(uint64_t pid, bool waiting)
+{
+    atomic_store_explicit(&probe.waiting, waiting, memory_order_relaxed);
+    atomic_store_explicit(&probe.pid, pid, memory_order_relaxed);
+}
+
+static void trace_probe(ErlNifEnv *env, const ERL_NIF_TERM argv[])
+{
+    if (argv[0] == atom_out && argv[1] == atom_probe &&
+        argv[2] == atomic_load_explicit(&probe.pid, memory_order_relaxed))
+        ember_vm_status_see(env, atomic_load_explicit(&probe.waiting, memory_order_relaxed));
 }
 
 static RARE void trace_slowly(ErlNifEnv *env, struct ember_session *session,
@@ -540,8 +1008,11 @@ static RARE void trace_slowly(ErlNifEnv *env, struct ember_session *session,
 {
     uint64_t generation;
     uint32_t target;
-    if (!session || !decode_state(argv[1], &generation, &target) ||
-        generation != session->generation)
+    if (!session) {
+        trace_probe(env, argv);
+        return;
+    }
+    if (!decode_state(argv[1], &generation, &target) || generation != session->generation)
         return;
     if (target == EMBER_STATE_MAIN)
         trace_process(env, session, argv);
@@ -558,7 +1029,7 @@ ERL_NIF_TERM ember_tracer_trace(ErlNifEnv *env, int argc, const ERL_NIF_TERM arg
     bool call = argv[0] == atom_call;
     bool step = call || argv[0] == atom_return_to;
     if (LIKELY(step && session && watched_as_before(argv[1], argv[2])))
-        write_step(env, session, call ? EMBER_EVENT_CALL : EMBER_EVENT_RETURN_TO, argv);
+        trace_step(env, session, call ? EMBER_EVENT_CALL : EMBER_EVENT_RETURN_TO, argv);
     else
         trace_slowly(env, session, argv);
     rcu_read_unlock();

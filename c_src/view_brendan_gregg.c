@@ -8,6 +8,9 @@
  * microseconds: some readers make one sample of each unit. What a stack has below
  * that is carried to the next, so that it is not lost where there are many small
  * stacks: every stack's time with callees is right to a microsecond.
+ *
+ * A comparison has two numbers a line, before and after, as difffolded.pl writes
+ * them and flamegraph.pl draws them.
  */
 #include "outline.h"
 #include "utf8.h"
@@ -31,7 +34,7 @@ struct file {
     struct ember_sink text;
     struct ember_sink stack; /* of the row that is written */
     size_t *ends;            /* where the frame at each depth ends in it */
-    uint64_t carry;          /* ns */
+    uint64_t carry[2];       /* ns, by side */
 };
 
 static void write_frame(struct ember_sink *stack, const char *name)
@@ -58,44 +61,51 @@ static void enter_row(struct file *file, uint32_t row)
     file->ends[depth] = file->stack.size;
 }
 
-static void write_line(struct file *file, const char *pseudo, uint64_t value)
+static void write_line(struct file *file, const char *pseudo, uint64_t before, uint64_t after)
 {
-    if (value == 0)
+    if (before == 0 && after == 0)
         return;
     ember_sink_bytes(file->sink, file->stack.data, file->stack.size);
     if (pseudo) {
         ember_sink_text(file->sink, ";");
         ember_sink_text(file->sink, pseudo);
     }
+    if (file->outline.profile->before) {
+        ember_sink_text(file->sink, " ");
+        ember_sink_unsigned(file->sink, before);
+    }
     ember_sink_text(file->sink, " ");
-    ember_sink_unsigned(file->sink, value);
+    ember_sink_unsigned(file->sink, after);
     ember_sink_text(file->sink, "\n");
 }
 
-static uint64_t microseconds(struct file *file, uint64_t ns)
+static uint64_t in_unit(struct file *file, enum ember_metric metric, enum ember_side side,
+                        uint64_t value)
 {
-    uint64_t sum = file->carry + ns;
-    file->carry = sum % 1000;
+    if (metric != EMBER_METRIC_OWN_TIME)
+        return value;
+    uint64_t sum = file->carry[side] + value;
+    file->carry[side] = sum % 1000;
     return sum / 1000;
 }
 
 static void write_rows(struct file *file, enum ember_metric metric)
 {
     for (uint32_t row = 0; row < file->outline.count; row++) {
-        struct ember_slice slices[EMBER_MAX_SLICES];
-        unsigned count = ember_outline_slices(&file->outline, row, metric, slices);
+        struct ember_change changes[EMBER_MAX_SLICES];
+        unsigned count = ember_outline_changes(&file->outline, row, metric, changes);
         enter_row(file, row);
         for (unsigned i = 0; i < count && !file->stack.failed; i++)
-            write_line(file, slices[i].frame,
-                       metric == EMBER_METRIC_OWN_TIME ? microseconds(file, slices[i].value)
-                                                       : slices[i].value);
+            write_line(file, changes[i].frame,
+                       in_unit(file, metric, EMBER_BEFORE, changes[i].before),
+                       in_unit(file, metric, EMBER_AFTER, changes[i].after));
     }
 }
 
 static void write_view(const struct ember_profile *profile,
                        const struct ember_view_options *options, struct ember_sink *sink)
 {
-    struct file file = {.sink = sink, .carry = 500};
+    struct file file = {.sink = sink, .carry = {500, 500}};
     struct ember_outline_limits limits = common_limits;
     limits.metrics = 1u << options->metric;
     if (ember_outline_init(&file.outline, profile, &limits) &&
@@ -113,5 +123,6 @@ static void write_view(const struct ember_profile *profile,
 const struct ember_view ember_view_brendan_gregg = {
     .name = "brendan_gregg",
     .extension = "bggg",
+    .compares = true,
     .write = write_view,
 };

@@ -24,9 +24,11 @@ static const struct {
 } events[] = {
     {"Own_ns", "Own time (ns)"},
     {"Off_cpu_ns", "Time off the CPU (ns)"},
+    {"Waiting_ns", "Time waiting, a part of that off the CPU (ns)"},
     {"GC_ns", "Time in garbage collection (ns)"},
     {"Words", "Heap words allocated"},
     {"Calls", "Calls"},
+    {"Binary_bytes", "Bytes of binaries outside the heap"},
 };
 enum { EVENTS = sizeof events / sizeof events[0] };
 
@@ -64,9 +66,11 @@ static struct cost cost_of(const struct ember_metrics *own)
     return (struct cost){{
         own->own_ns,
         own->off_cpu_ns,
+        ember_metrics_waiting(own),
         own->gc_ns,
         own->words > 0 ? (uint64_t)own->words : 0,
         own->calls,
+        own->binary_bytes,
     }};
 }
 

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Trace events in JSON, for Perfetto and Chrome's viewer: a thread a process, its
- * stacks one after the other, each as long as what it has of a metric. These are sums,
- * not what happened when, and the file says so.
+ * Trace events in JSON, for Perfetto and Chrome's viewer: a thread a process. Where a
+ * timeline was recorded and time is asked for, what happened when, tracing's own cost
+ * included. Else its stacks one after the other, each as long as what it has of a
+ * metric: sums, not what happened when, and the file says so.
  *
  * Frames are pairs of begin and end, not complete events: a complete event's end is a
  * sum of fractions that readers round, and then it overlaps its neighbour.
  */
 #include "json.h"
 #include "outline.h"
+#include "view_timeline.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -22,10 +24,13 @@ static const struct ember_outline_limits common_limits = {
     .frames = UINT64_MAX,
 };
 
+enum { MAX_EDGES = 1000000 };
+
 static const char *const scales[] = {
     [EMBER_METRIC_OWN_TIME] = "a microsecond is a microsecond",
     [EMBER_METRIC_WORDS] = "a microsecond is a word of heap",
     [EMBER_METRIC_CALLS] = "a microsecond is a call",
+    [EMBER_METRIC_BINARIES] = "a microsecond is a byte of binaries",
 };
 
 struct trace {
@@ -41,6 +46,8 @@ struct trace {
     uint32_t *path;          /* rows that are open */
     uint32_t depth;          /* how many */
     uint32_t process;        /* counted from 1 */
+    struct ember_edges edges;
+    bool timeline;           /* that is written, not sums */
 };
 
 /* ---- Events -------------------------------------------------------------- */
@@ -163,6 +170,47 @@ static void write_rows(struct trace *trace)
     close_rows(trace, 0);
 }
 
+/* ---- Timelines ----------------------------------------------------------- */
+
+static void write_timeline_edge(void *context, const struct ember_edge *edge)
+{
+    struct trace *trace = context;
+    write_edge(trace, edge->opens ? "B" : "E", edge->frame ? edge->frame : name_of(trace, edge->row),
+               edge->at);
+    ember_sink_text(trace->sink, "}");
+}
+
+static uint32_t count_timelines(const struct trace *trace)
+{
+    uint32_t count = 0;
+    for (uint32_t row = 0; row < trace->outline.count; row++)
+        count += trace->outline.rows[row].depth == 0 && ember_edges_has(&trace->edges, row);
+    return count;
+}
+
+/* A mark where viewers' limits end it. */
+static void write_cut(struct trace *trace, uint64_t at)
+{
+    write_edge(trace, "i", "timeline cut: too many events for viewers", at);
+    ember_sink_text(trace->sink, ",\"s\":\"t\"}");
+}
+
+static void write_timelines(struct trace *trace)
+{
+    uint32_t count = count_timelines(trace);
+    for (uint32_t row = 0; row < trace->outline.count; row++) {
+        if (trace->outline.rows[row].depth > 0 || !ember_edges_has(&trace->edges, row))
+            continue;
+        trace->process++;
+        write_about(trace, "thread_name", "name", name_of(trace, row));
+        write_about(trace, "thread_sort_index", "sort_index", NULL);
+        struct ember_extent extent = ember_edges_walk(&trace->edges, row, MAX_EDGES / count,
+                                                      write_timeline_edge, trace);
+        if (extent.cut)
+            write_cut(trace, extent.end);
+    }
+}
+
 /* ---- File ---------------------------------------------------------------- */
 
 static void write_head(struct trace *trace)
@@ -174,13 +222,16 @@ static void write_head(struct trace *trace)
     const char *caveats = ember_view_caveats(profile, &trace->outline, &trace->text);
     if (caveats[0])
         ember_json_string_field(sink, "mind", caveats);
-    ember_sink_text(sink, "\n\"layout\":\"an aggregate, not a timeline: stacks of a process one "
-                          "after the other; ");
+    ember_sink_text(sink, "\n\"layout\":\"");
+    ember_sink_text(sink, trace->timeline
+                              ? "a timeline: what happened when, the cost of tracing included; "
+                              : "an aggregate, not a timeline: stacks of a process one "
+                                "after the other; ");
     ember_sink_text(sink, scales[trace->metric]);
     ember_sink_text(sink, "\"},\n\"traceEvents\":[\n"
                           "{\"ph\":\"M\",\"pid\":1,\"name\":\"process_name\",\"args\":{\"name\":\"");
     ember_json_part(sink, profile->info.target ? profile->info.target : "profile");
-    ember_sink_text(sink, " (sums, not a timeline)\"}}");
+    ember_sink_text(sink, trace->timeline ? "\"}}" : " (sums, not a timeline)\"}}");
 }
 
 static bool reserve(struct trace *trace)
@@ -192,7 +243,7 @@ static bool reserve(struct trace *trace)
     trace->end = calloc(rows, sizeof trace->end[0]);
     trace->next = calloc(rows, sizeof trace->next[0]);
     trace->path = calloc((size_t)trace->outline.depth + 1, sizeof trace->path[0]);
-    return trace->inclusive && trace->calls && trace->words && trace->end && trace->next &&
+    return ember_edges_init(&trace->edges, &trace->outline) && trace->inclusive && trace->calls && trace->words && trace->end && trace->next &&
            trace->path;
 }
 
@@ -203,8 +254,12 @@ static void write_view(const struct ember_profile *profile,
     struct ember_outline_limits limits = common_limits;
     limits.metrics = 1u << options->metric;
     if (ember_outline_init(&trace.outline, profile, &limits) && reserve(&trace)) {
+        trace.timeline = trace.metric == EMBER_METRIC_OWN_TIME && count_timelines(&trace) > 0;
         write_head(&trace);
-        write_rows(&trace);
+        if (trace.timeline)
+            write_timelines(&trace);
+        else
+            write_rows(&trace);
         ember_sink_text(sink, "]}\n");
     } else {
         sink->failed = true;
@@ -216,6 +271,7 @@ static void write_view(const struct ember_profile *profile,
     free(trace.end);
     free(trace.next);
     free(trace.path);
+    ember_edges_fini(&trace.edges);
     ember_outline_fini(&trace.outline);
     ember_sink_fini(&trace.text);
 }

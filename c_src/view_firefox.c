@@ -4,9 +4,9 @@
  * to date. A process is a thread, a stack's time one sample with an exact weight, laid
  * out one after the other; words are native allocations, in bytes.
  *
- * Frames of a thread: the process, three pseudo-frames, then its functions. A stack
- * that has time in collections or off the CPU, or callees left out, has a stack below
- * it for each of these.
+ * Frames of a thread: the process, the pseudo-frames, then its functions. A stack
+ * that has time in collections, waiting or preempted, or callees left out, has a stack
+ * below it for each of these.
  */
 #include "json.h"
 #include "outline.h"
@@ -17,11 +17,10 @@
 
 enum { MAX_PROCESSES = 500, WORD_BYTES = 8 };
 
-static const char *const pseudo_frames[] = {"[gc]", "[off-cpu]", EMBER_PRUNED_FRAME};
-enum { PSEUDO_FRAMES = 3, FIRST_FUNCTION = 1 + PSEUDO_FRAMES };
+enum { PSEUDO_FRAMES = EMBER_PSEUDO_FRAMES, FIRST_FUNCTION = 1 + PSEUDO_FRAMES };
 
 /* Categories, by index; the first has to be grey. */
-enum { OTHER, ERLANG, COLLECTION, OFF_CPU };
+enum { OTHER, ERLANG, COLLECTION, WAITING, PREEMPTED, OFF_CPU };
 static const struct {
     const char *name;
     const char *colour;
@@ -29,9 +28,15 @@ static const struct {
     [OTHER] = {"Other", "grey"},
     [ERLANG] = {"Erlang", "green"},
     [COLLECTION] = {"Garbage collection", "orange"},
-    [OFF_CPU] = {"Off CPU", "blue"},
+    [WAITING] = {"Waiting", "blue"},
+    [PREEMPTED] = {"Preempted", "purple"},
+    [OFF_CPU] = {"Off CPU", "lightblue"},
 };
-static const int pseudo_categories[] = {COLLECTION, OFF_CPU, OTHER};
+static const int pseudo_categories[EMBER_PSEUDO_FRAMES] = {
+    [EMBER_PSEUDO_GC] = COLLECTION,      [EMBER_PSEUDO_WAITING] = WAITING,
+    [EMBER_PSEUDO_PREEMPTED] = PREEMPTED, [EMBER_PSEUDO_OFF_CPU] = OFF_CPU,
+    [EMBER_PSEUDO_PRUNED] = OTHER,
+};
 
 struct file {
     struct ember_outline outline;
@@ -112,7 +117,7 @@ static void write_strings(struct file *file)
     ember_sink_text(file->sink, "\"shared\":{\"stringArray\":[\n");
     for (uint32_t i = 0; i < PSEUDO_FRAMES; i++) {
         ember_sink_text(file->sink, i > 0 ? ",\n" : "");
-        ember_json_string(file->sink, pseudo_frames[i]);
+        ember_json_string(file->sink, ember_pseudo_frames[i]);
     }
     for (uint32_t row = 0; row < file->outline.count; row++) {
         if (file->outline.rows[row].depth > 0)
@@ -198,13 +203,14 @@ static void write_func_table(struct file *file, const struct thread *thread)
 
 static bool has_pseudo(const struct file *file, uint32_t row, unsigned pseudo)
 {
-    static const struct ember_metrics none;
-    const struct ember_row *at = &file->outline.rows[row];
-    const struct ember_metrics *own =
-        at->node == EMBER_NONE ? &none : &file->outline.profile->nodes[at->node].own;
-    return pseudo == 0   ? own->gc_ns > 0
-           : pseudo == 1 ? own->off_cpu_ns > 0
-                         : at->pruned_stacks > 0;
+    struct ember_slice slices[EMBER_MAX_SLICES];
+    unsigned count = ember_outline_slices(&file->outline, row, EMBER_METRIC_OWN_TIME, slices);
+    if (pseudo == EMBER_PSEUDO_PRUNED)
+        return file->outline.rows[row].pruned_stacks > 0;
+    for (unsigned i = 0; i < count; i++)
+        if (slices[i].frame == ember_pseudo_frames[pseudo])
+            return true;
+    return false;
 }
 
 /* The stack of a row, or of a pseudo-frame below it. */
@@ -213,7 +219,7 @@ static uint32_t stack_of(const struct file *file, uint32_t row, const char *pseu
     uint32_t stack = file->stack_of[row];
     for (unsigned i = 0; pseudo && i < PSEUDO_FRAMES; i++) {
         stack += has_pseudo(file, row, i);
-        if (strcmp(pseudo_frames[i], pseudo) == 0)
+        if (strcmp(ember_pseudo_frames[i], pseudo) == 0)
             break;
     }
     return stack;
@@ -336,6 +342,7 @@ static void write_samples(struct file *file, const struct thread *thread, const 
         [EMBER_METRIC_OWN_TIME] = "tracing-ms",
         [EMBER_METRIC_WORDS] = "bytes",
         [EMBER_METRIC_CALLS] = "samples",
+        [EMBER_METRIC_BINARIES] = "bytes",
     };
     ember_sink_printf(file->sink, "\"%s\":{", table);
     write_values(file, thread, "stack", STACKS, metric);

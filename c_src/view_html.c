@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A self-contained page with an interactive flame graph: the template
- * view_html.html with the profile in it as JSON.
+ * A self-contained page with an interactive flame graph: view_html.html with the
+ * style, the script and the profile, as JSON, in their places.
  *
  * The page stays light whatever the size of the profile: it holds the
  * `max_stacks` largest stacks. What is left out is summed up in "pruned" rows
  * below the stacks it was called from, so every total stays what it was.
  * A stack's size is its largest share of the total of any metric, callees
- * included; so none is larger than its caller, and what is kept is a tree.
+ * included, of a comparison on either side; so none is larger than its caller, and
+ * what is kept is a tree.
  *
  * Rows are numbers in one flat array, callers first: how many rows before it
- * the caller stands (0: none), what it is, calls, own ns, off-CPU ns, GC ns,
- * words. What it is: an index of `functions`; without a caller an index of
- * `processes`; from row `pruned.first_row` on the number of stacks summed up.
+ * the caller stands (0: none), what it is, calls, own ns, waiting ns, other off-CPU
+ * ns, GC ns, words, bytes of binaries; of a comparison then the last seven before.
+ * What it is: an index of `functions`; without a caller an index of `processes`; from
+ * row `pruned.first_row` on the number of stacks summed up.
  */
 #include "json.h"
 #include "view.h"
@@ -21,17 +23,27 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "view_html_model.h"
 #include "view_html_page.h"
+#include "view_html_script.h"
+#include "view_html_style.h"
 
-static const char marker[] = "@PROFILE@";
 static const uint32_t max_stacks = 50000;
 
-struct entry {
-    uint64_t time; /* these three with all callees, none below zero */
+enum { SIDES = 2 };
+
+/* With all callees, none below zero. */
+struct size {
+    uint64_t time;
     uint64_t words;
     uint64_t calls;
-    double share;                /* largest of the three as a part of the whole */
-    struct ember_metrics pruned; /* sum of the stacks left out below this one */
+    uint64_t binaries;
+};
+
+struct entry {
+    struct size size[SIDES];            /* by side */
+    double share;                       /* largest of them as a part of the whole */
+    struct ember_metrics pruned[SIDES]; /* sum of the stacks left out below this one */
     uint32_t pruned_stacks;
     uint32_t row; /* EMBER_NONE: left out */
 };
@@ -39,6 +51,7 @@ struct entry {
 struct page {
     const struct ember_profile *profile;
     struct ember_sink *sink;
+    int sides; /* 2: a comparison */
     struct entry *entries; /* one a node, and one more for the whole */
     double *shares;
     uint32_t *functions; /* index in the page; EMBER_NONE: not in it */
@@ -56,18 +69,31 @@ static struct entry *caller_entry(struct page *page, uint32_t node)
     return &page->entries[parent == EMBER_NONE ? page->profile->node_count : parent];
 }
 
-static void sum_callees(struct page *page)
+static const struct ember_metrics *own_of(const struct page *page, uint32_t node, int side)
+{
+    return side == EMBER_BEFORE ? &page->profile->before->own[node] : &page->profile->nodes[node].own;
+}
+
+static void add_size(struct size *sum, const struct size *more)
+{
+    sum->time += more->time;
+    sum->words += more->words;
+    sum->calls += more->calls;
+    sum->binaries += more->binaries;
+}
+
+static void sum_callees(struct page *page, int side)
 {
     for (uint32_t node = page->profile->node_count; node-- > 0;) {
-        const struct ember_metrics *own = &page->profile->nodes[node].own;
-        struct entry *entry = &page->entries[node];
-        struct entry *caller = caller_entry(page, node);
-        entry->time += own->own_ns + own->off_cpu_ns + own->gc_ns;
-        entry->words += own->words > 0 ? (uint64_t)own->words : 0;
-        entry->calls += own->calls;
-        caller->time += entry->time;
-        caller->words += entry->words;
-        caller->calls += entry->calls;
+        const struct ember_metrics *own = own_of(page, node, side);
+        struct size *size = &page->entries[node].size[side];
+        add_size(size, &(struct size){
+                           .time = own->own_ns + own->off_cpu_ns + own->gc_ns,
+                           .words = own->words > 0 ? (uint64_t)own->words : 0,
+                           .calls = own->calls,
+                           .binaries = own->binary_bytes,
+                       });
+        add_size(&caller_entry(page, node)->size[side], size);
     }
 }
 
@@ -81,14 +107,22 @@ static double largest(double a, double b)
     return a > b ? a : b;
 }
 
+static double largest_share(const struct size *part, const struct size *whole)
+{
+    double share = share_of(part->time, whole->time);
+    share = largest(share, share_of(part->words, whole->words));
+    share = largest(share, share_of(part->binaries, whole->binaries));
+    return largest(share, share_of(part->calls, whole->calls));
+}
+
 static void measure_shares(struct page *page)
 {
     const struct entry *whole = &page->entries[page->profile->node_count];
     for (uint32_t node = 0; node < page->profile->node_count; node++) {
         struct entry *entry = &page->entries[node];
-        entry->share = share_of(entry->time, whole->time);
-        entry->share = largest(entry->share, share_of(entry->words, whole->words));
-        entry->share = largest(entry->share, share_of(entry->calls, whole->calls));
+        for (int side = 0; side < page->sides; side++)
+            entry->share =
+                largest(entry->share, largest_share(&entry->size[side], &whole->size[side]));
         page->shares[node] = entry->share;
     }
 }
@@ -130,8 +164,10 @@ static void fold_pruned(struct page *page)
         if (entry->row != EMBER_NONE)
             continue;
         struct entry *caller = caller_entry(page, node);
-        ember_metrics_add(&caller->pruned, &page->profile->nodes[node].own);
-        ember_metrics_add(&caller->pruned, &entry->pruned);
+        for (int side = 0; side < page->sides; side++) {
+            ember_metrics_add(&caller->pruned[side], own_of(page, node, side));
+            ember_metrics_add(&caller->pruned[side], &entry->pruned[side]);
+        }
         caller->pruned_stacks += entry->pruned_stacks + 1;
     }
 }
@@ -147,6 +183,8 @@ static const char *outcome_name(enum ember_outcome outcome)
         return "raised";
     case EMBER_OUTCOME_EXITED:
         return "exited";
+    case EMBER_OUTCOME_RECORDED:
+        return "recorded";
     case EMBER_OUTCOME_UNFINISHED:
         break;
     }
@@ -160,7 +198,10 @@ static const char *metric_name(enum ember_metric metric)
         return "words";
     case EMBER_METRIC_CALLS:
         return "calls";
+    case EMBER_METRIC_BINARIES:
+        return "binaries";
     case EMBER_METRIC_OWN_TIME:
+    case EMBER_METRICS:
         break;
     }
     return "time";
@@ -170,26 +211,19 @@ static void write_fallbacks(struct ember_sink *sink, uint32_t fallbacks)
 {
     const char *separator = "";
     ember_sink_text(sink, "\"fallbacks\":[");
-    static const struct {
-        uint32_t bit;
-        const char *name;
-    } names[] = {
-        {EMBER_FALLBACK_STACK, "stack"},
-        {EMBER_FALLBACK_HEAP, "heap"},
-        {EMBER_FALLBACK_CLOCK, "clock"},
-    };
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        if (!(fallbacks & names[i].bit))
+    for (int i = 0; i < EMBER_FALLBACK_KINDS; i++) {
+        if (!(fallbacks & 1u << i))
             continue;
-        ember_sink_printf(sink, "%s\"%s\"", separator, names[i].name);
+        ember_sink_printf(sink, "%s\"%s\"", separator, ember_fallback_names[i]);
         separator = ",";
     }
     ember_sink_text(sink, "]");
 }
 
-static void write_info(struct ember_sink *sink, const struct ember_info *info)
+/* The fields of an object, without its end. */
+static void write_info(struct ember_sink *sink, const char *name, const struct ember_info *info)
 {
-    ember_sink_text(sink, "\"info\":{");
+    ember_sink_printf(sink, "\"%s\":{", name);
     ember_json_string_field(sink, "target", info->target);
     ember_json_string_field(sink, "otp_release", info->otp_release);
     ember_sink_printf(sink, "\"start_us\":%" PRId64 ",", info->start_us);
@@ -200,9 +234,33 @@ static void write_info(struct ember_sink *sink, const struct ember_info *info)
     ember_json_number_field(sink, "raw_ns", info->raw_ns);
     ember_json_number_field(sink, "depth_cut", info->depth_cut);
     ember_json_number_field(sink, "calls", info->calls);
+    ember_json_number_field(sink, "cut_by", info->cut_by);
     ember_json_string_field(sink, "outcome", outcome_name(info->outcome));
     write_fallbacks(sink, info->fallbacks);
-    ember_sink_text(sink, "},\n");
+}
+
+static const char *normalise_name(enum ember_normalise normalise)
+{
+    switch (normalise) {
+    case EMBER_NORMALISE_CALLS:
+        return "by calls";
+    case EMBER_NORMALISE_TIME:
+        return "by time";
+    case EMBER_NORMALISE_NONE:
+        break;
+    }
+    return "not at all";
+}
+
+static void write_before(struct ember_sink *sink, const struct ember_before *before,
+                         enum ember_side width)
+{
+    write_info(sink, "before", &before->info);
+    ember_sink_text(sink, ",");
+    ember_json_number_field(sink, "scale_millionths", (uint64_t)(before->scale * 1e6 + 0.5));
+    ember_sink_printf(sink, "\"normalise\":\"%s\"},\n\"width\":\"%s\",\n",
+                      normalise_name(before->normalise),
+                      width == EMBER_BEFORE ? "before" : "after");
 }
 
 static void write_pruned(struct page *page)
@@ -283,34 +341,47 @@ static void write_processes(struct page *page)
 
 /* ---- Rows ---------------------------------------------------------------- */
 
-static void write_row(struct page *page, uint32_t caller_row, uint32_t what,
-                      const struct ember_metrics *own)
+static void write_metrics(struct ember_sink *sink, const struct ember_metrics *own)
 {
-    uint32_t row = page->next_row++;
-    const uint64_t numbers[] = {
-        caller_row == EMBER_NONE ? 0 : row - caller_row,
-        what,
-        own->calls,
-        own->own_ns,
-        own->off_cpu_ns,
-        own->gc_ns,
-    };
-    if (row > 0)
-        ember_sink_text(page->sink, ",\n");
+    uint64_t waiting = ember_metrics_waiting(own);
+    const uint64_t numbers[] = {own->calls, own->own_ns, waiting, own->off_cpu_ns - waiting,
+                                own->gc_ns};
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
-        ember_sink_unsigned(page->sink, numbers[i]);
-        ember_sink_text(page->sink, ",");
+        ember_sink_text(sink, ",");
+        ember_sink_unsigned(sink, numbers[i]);
     }
-    ember_sink_signed(page->sink, own->words);
+    ember_sink_text(sink, ",");
+    ember_sink_signed(sink, own->words);
+    ember_sink_text(sink, ",");
+    ember_sink_unsigned(sink, own->binary_bytes);
 }
 
-static void write_kept_row(struct page *page, const struct ember_node *node)
+static void begin_row(struct page *page, uint32_t caller_row, uint32_t what)
 {
+    uint32_t row = page->next_row++;
+    if (row > 0)
+        ember_sink_text(page->sink, ",\n");
+    ember_sink_unsigned(page->sink, caller_row == EMBER_NONE ? 0 : row - caller_row);
+    ember_sink_text(page->sink, ",");
+    ember_sink_unsigned(page->sink, what);
+}
+
+static void write_kept_row(struct page *page, uint32_t i)
+{
+    const struct ember_node *node = &page->profile->nodes[i];
     if (node->parent == EMBER_NONE)
-        write_row(page, EMBER_NONE, page->processes[node->process], &node->own);
+        begin_row(page, EMBER_NONE, page->processes[node->process]);
     else
-        write_row(page, page->entries[node->parent].row, page->functions[node->function],
-                  &node->own);
+        begin_row(page, page->entries[node->parent].row, page->functions[node->function]);
+    for (int side = 0; side < page->sides; side++)
+        write_metrics(page->sink, own_of(page, i, side));
+}
+
+static void write_pruned_row(struct page *page, const struct entry *entry)
+{
+    begin_row(page, entry->row, entry->pruned_stacks);
+    for (int side = 0; side < page->sides; side++)
+        write_metrics(page->sink, &entry->pruned[side]);
 }
 
 static void write_rows(struct page *page)
@@ -320,12 +391,12 @@ static void write_rows(struct page *page)
     ember_sink_text(page->sink, "\"rows\":[\n");
     for (uint32_t node = 0; node < count; node++)
         if (page->entries[node].row != EMBER_NONE)
-            write_kept_row(page, &page->profile->nodes[node]);
+            write_kept_row(page, node);
     for (uint32_t i = 0; i <= count; i++) {
         const struct entry *entry = &page->entries[i];
         bool kept = i == count || entry->row != EMBER_NONE;
         if (kept && entry->pruned_stacks > 0)
-            write_row(page, entry->row, entry->pruned_stacks, &entry->pruned);
+            write_pruned_row(page, entry);
     }
     ember_sink_text(page->sink, "]}\n");
 }
@@ -335,7 +406,7 @@ static void write_rows(struct page *page)
 static bool open_page(struct page *page, const struct ember_profile *profile,
                       struct ember_sink *sink)
 {
-    *page = (struct page){.profile = profile, .sink = sink};
+    *page = (struct page){.profile = profile, .sink = sink, .sides = profile->before ? 2 : 1};
     page->entries = calloc((size_t)profile->node_count + 1, sizeof page->entries[0]);
     page->shares = calloc((size_t)profile->node_count + 1, sizeof page->shares[0]);
     page->functions = calloc((size_t)profile->function_count + 1, sizeof page->functions[0]);
@@ -351,47 +422,70 @@ static void close_page(struct page *page)
     free(page->processes);
 }
 
-static void write_json(struct page *page, enum ember_metric metric)
+static void prune(struct page *page)
 {
-    sum_callees(page);
+    for (int side = 0; side < page->sides; side++)
+        sum_callees(page, side);
     measure_shares(page);
     keep_largest(page);
     fold_pruned(page);
     name_used(page);
-    ember_sink_printf(page->sink, "{\"version\":1,\"metric\":\"%s\",\n", metric_name(metric));
-    write_info(page->sink, &page->profile->info);
+}
+
+static void write_json(struct page *page, const struct ember_view_options *options)
+{
+    const struct ember_profile *profile = page->profile;
+    prune(page);
+    ember_sink_printf(page->sink, "{\"version\":1,\"metric\":\"%s\",\n",
+                      metric_name(options->metric));
+    write_info(page->sink, "info", &profile->info);
+    ember_sink_text(page->sink, "},\n");
+    if (profile->before)
+        write_before(page->sink, profile->before, options->width);
     write_pruned(page);
     write_functions(page);
     write_processes(page);
     write_rows(page);
 }
 
-static size_t marker_offset(void)
+/* Writes the page from `from` up to a marker; returns where it goes on behind it. */
+static size_t write_up_to(struct ember_sink *sink, size_t from, const char *marker)
 {
-    size_t at = 0;
-    while (memcmp(ember_html_page + at, marker, sizeof marker - 1) != 0)
+    size_t length = strlen(marker);
+    size_t at = from;
+    while (memcmp(ember_html_page + at, marker, length) != 0)
         at++;
-    return at;
+    ember_sink_bytes(sink, ember_html_page + from, at - from);
+    return at + length;
+}
+
+static void write_page(struct page *page, const struct ember_view_options *options)
+{
+    struct ember_sink *sink = page->sink;
+    size_t at = write_up_to(sink, 0, "@STYLE@");
+    ember_sink_bytes(sink, ember_html_style, ember_html_style_size);
+    at = write_up_to(sink, at, "@PROFILE@");
+    write_json(page, options);
+    at = write_up_to(sink, at, "@SCRIPT@");
+    ember_sink_bytes(sink, ember_html_model, ember_html_model_size);
+    ember_sink_bytes(sink, ember_html_script, ember_html_script_size);
+    ember_sink_bytes(sink, ember_html_page + at, ember_html_page_size - at);
 }
 
 static void write_view(const struct ember_profile *profile,
                        const struct ember_view_options *options, struct ember_sink *sink)
 {
     struct page page;
-    if (!open_page(&page, profile, sink)) {
+    if (open_page(&page, profile, sink))
+        write_page(&page, options);
+    else
         sink->failed = true;
-    } else {
-        size_t before = marker_offset();
-        size_t after = before + sizeof marker - 1;
-        ember_sink_bytes(sink, ember_html_page, before);
-        write_json(&page, options->metric);
-        ember_sink_bytes(sink, ember_html_page + after, ember_html_page_size - after);
-    }
     close_page(&page);
 }
 
 const struct ember_view ember_view_html = {
     .name = "html",
     .extension = "html",
+    .compares = true,
     .write = write_view,
 };

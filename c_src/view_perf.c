@@ -33,7 +33,7 @@ static const struct ember_outline_limits limits = {
     .metrics = EMBER_ALL_METRICS,
 };
 
-enum { EVENTS = 3, BYTES_PER_WORD = 8 };
+enum { EVENTS = EMBER_METRICS, BYTES_PER_WORD = 8 };
 
 static const struct {
     const char *name;
@@ -42,6 +42,7 @@ static const struct {
     [EMBER_METRIC_OWN_TIME] = {"time-ns", 1},
     [EMBER_METRIC_WORDS] = {"alloc-bytes", BYTES_PER_WORD},
     [EMBER_METRIC_CALLS] = {"calls", 1},
+    [EMBER_METRIC_BINARIES] = {"binary-bytes", 1},
 };
 
 /* Sizes of the file's parts. */
@@ -173,7 +174,7 @@ static void write_symbols(struct file *file)
 {
     const struct ember_profile *profile = file->outline.profile;
     for (uint32_t i = 0; i < EMBER_PERF_PSEUDO_FUNCTIONS; i++)
-        write_ksymbol(file, i, ember_perf_pseudo_names[i]);
+        write_ksymbol(file, i, ember_perf_pseudo_name(i));
     for (uint32_t i = 0; i < profile->function_count; i++)
         write_ksymbol(file, EMBER_PERF_PSEUDO_FUNCTIONS + i, profile->functions[i].text);
 }
@@ -234,24 +235,16 @@ static uint64_t event_id(const struct file *file, enum ember_metric metric)
     return id;
 }
 
-static uint32_t pseudo_function(const char *name)
-{
-    uint32_t i = 0;
-    while (i + 1 < EMBER_PERF_PSEUDO_FUNCTIONS && strcmp(ember_perf_pseudo_names[i], name) != 0)
-        i++;
-    return i;
-}
-
 /* The frames from the leaf on; `pseudo` may be NULL. Returns the leaf's address. */
 static uint64_t write_chain(struct file *file, const struct ember_row *row, const char *pseudo)
 {
     struct ember_sink *sink = file->sink;
     uint32_t depth = row->depth;
     uint64_t leaf;
-    if (!pseudo && depth == 0)
-        pseudo = "[no function]";
     if (pseudo)
-        leaf = ember_perf_address(pseudo_function(pseudo)) + LEAF_OFFSET;
+        leaf = ember_perf_address(ember_pseudo_frame(pseudo)) + LEAF_OFFSET;
+    else if (depth == 0)
+        leaf = ember_perf_address(EMBER_PERF_NO_FUNCTION) + LEAF_OFFSET;
     else
         leaf = file->path[--depth] - CALLER_OFFSET + LEAF_OFFSET;
     write_8(sink, 2 + (uint64_t)depth);

@@ -13,10 +13,14 @@
 
 enum { EMBER_PERF_FUNCTION_SIZE = 16, EMBER_PERF_MOST_NAME = 511 };
 
-/* Frames that are no functions; they stand before the functions. */
-enum { EMBER_PERF_PSEUDO_FUNCTIONS = 4 };
-static const char *const ember_perf_pseudo_names[EMBER_PERF_PSEUDO_FUNCTIONS] = {
-    "[gc]", "[off-cpu]", EMBER_PRUNED_FRAME, "[no function]"};
+/* Frames that are no functions stand before the functions: the pseudo-frames, then
+ * this one. */
+enum { EMBER_PERF_NO_FUNCTION = EMBER_PSEUDO_FRAMES, EMBER_PERF_PSEUDO_FUNCTIONS };
+
+static inline const char *ember_perf_pseudo_name(uint32_t function)
+{
+    return function == EMBER_PERF_NO_FUNCTION ? "[no function]" : ember_pseudo_frames[function];
+}
 
 static inline uint64_t ember_perf_address(uint32_t function)
 {

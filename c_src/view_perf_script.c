@@ -30,6 +30,7 @@ static const char *const events[] = {
     [EMBER_METRIC_OWN_TIME] = "time-ns",
     [EMBER_METRIC_WORDS] = "words",
     [EMBER_METRIC_CALLS] = "calls",
+    [EMBER_METRIC_BINARIES] = "binary-bytes",
 };
 
 struct file {

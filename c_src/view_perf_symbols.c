@@ -19,7 +19,7 @@ static const uint32_t section_name_at[SECTIONS] = {0, 1, 7, 15, 23};
 static const char *name_of(const struct ember_profile *profile, uint32_t function)
 {
     const char *name = function < EMBER_PERF_PSEUDO_FUNCTIONS
-                           ? ember_perf_pseudo_names[function]
+                           ? ember_perf_pseudo_name(function)
                            : profile->functions[function - EMBER_PERF_PSEUDO_FUNCTIONS].text;
     return name[0] ? name : "?";
 }

@@ -43,33 +43,41 @@ enum { LINE_FUNCTION = 1 };
 enum { FUNCTION_ID = 1, FUNCTION_NAME, FUNCTION_FILENAME = 4 };
 enum { WIRE_VARINT = 0, WIRE_BYTES = 2 };
 
-enum string { S_NONE, S_CALLS, S_COUNT, S_TIME, S_NANOSECONDS, S_OWN, S_OFF_CPU, S_GC,
-              S_ALLOC_SPACE, S_BYTES, S_PID, S_NAME, S_LABEL, S_BEAM, S_PRUNED, S_NO_FUNCTION,
-              S_PRUNED_PROCESS, FIXED_STRINGS };
+enum string { S_NONE, S_CALLS, S_COUNT, S_TIME, S_NANOSECONDS, S_OWN, S_OFF_CPU,
+              S_WAITING, S_GC, S_ALLOC_SPACE, S_BYTES, S_BINARY_SPACE, S_PID, S_NAME, S_LABEL, S_BEAM,
+              S_PRUNED, S_NO_FUNCTION, S_PRUNED_PROCESS, FIXED_STRINGS };
 
 static const char *const fixed_strings[FIXED_STRINGS] = {
-    "", "calls", "count", "time", "nanoseconds", "own", "off_cpu", "gc", "alloc_space", "bytes",
-    "pid", "name", "label", "beam.smp", EMBER_PRUNED_FRAME, "[no function]",
-    EMBER_PRUNED_PROCESS};
+    "", "calls", "count", "time", "nanoseconds", "own", "off_cpu",
+    "waiting", "gc", "alloc_space", "bytes", "binary_space", "pid", "name", "label", "beam.smp",
+    EMBER_PRUNED_FRAME, "[no function]", EMBER_PRUNED_PROCESS};
 
 /* After the functions. */
 enum { PRUNED, NO_FUNCTION, PSEUDO_FUNCTIONS };
 
-/* In the order of a sample's values. `time` is the sum of the next three. */
-enum { CALLS, TIME, OWN, OFF_CPU, GC, ALLOC_SPACE, SAMPLE_TYPES };
+/* In the order of a sample's values. `time` is the sum of own, off_cpu and gc; waiting
+ * is a part of off_cpu. */
+enum { CALLS, TIME, OWN, OFF_CPU, WAITING, GC, ALLOC_SPACE, BINARY_SPACE, SAMPLE_TYPES };
 
 static const struct {
     enum string type;
     enum string unit;
 } sample_types[SAMPLE_TYPES] = {
-    {S_CALLS, S_COUNT},         {S_TIME, S_NANOSECONDS}, {S_OWN, S_NANOSECONDS},
-    {S_OFF_CPU, S_NANOSECONDS}, {S_GC, S_NANOSECONDS},   {S_ALLOC_SPACE, S_BYTES},
+    [CALLS] = {S_CALLS, S_COUNT},
+    [TIME] = {S_TIME, S_NANOSECONDS},
+    [OWN] = {S_OWN, S_NANOSECONDS},
+    [OFF_CPU] = {S_OFF_CPU, S_NANOSECONDS},
+    [WAITING] = {S_WAITING, S_NANOSECONDS},
+    [GC] = {S_GC, S_NANOSECONDS},
+    [ALLOC_SPACE] = {S_ALLOC_SPACE, S_BYTES},
+    [BINARY_SPACE] = {S_BINARY_SPACE, S_BYTES},
 };
 
 static const enum string shown_types[] = {
     [EMBER_METRIC_OWN_TIME] = S_TIME,
     [EMBER_METRIC_WORDS] = S_ALLOC_SPACE,
     [EMBER_METRIC_CALLS] = S_CALLS,
+    [EMBER_METRIC_BINARIES] = S_BINARY_SPACE,
 };
 
 /* Long enough for all but texts and stacks. */
@@ -255,8 +263,10 @@ static void put_values(struct message *message, const struct ember_metrics *own)
     put(&values, own->own_ns + own->off_cpu_ns + own->gc_ns);
     put(&values, own->own_ns);
     put(&values, own->off_cpu_ns);
+    put(&values, ember_metrics_waiting(own));
     put(&values, own->gc_ns);
     put(&values, own->words > 0 ? (uint64_t)own->words * BYTES_PER_WORD : 0);
+    put(&values, own->binary_bytes);
     put_message(message, SAMPLE_VALUE, &values);
 }
 
@@ -288,7 +298,7 @@ static void put_labels(struct message *message, const struct file *file,
 static bool is_nothing(const struct ember_metrics *own)
 {
     return own->calls == 0 && own->own_ns == 0 && own->off_cpu_ns == 0 && own->gc_ns == 0 &&
-           own->words <= 0;
+           own->words <= 0 && own->binary_bytes == 0;
 }
 
 /* `leaf`: a location above the row's own, or 0. */

@@ -3,13 +3,18 @@
  * speedscope's own format: one sampled profile for each process and metric, with
  * exact weights. It can be chosen in the title bar which is shown.
  *
+ * Where a timeline was recorded there is an evented profile for each process, too:
+ * what happened when, tracing's own cost included.
+ *
  * All stacks of a process start with a frame for the process. The viewer reads a
  * file of many or deep stacks slowly or not at all, so the smallest are left out;
  * the file's name says so, as it does what else the reader should know.
  */
 #include "json.h"
 #include "outline.h"
+#include "view_timeline.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,6 +27,9 @@ static const struct ember_outline_limits limits = {
     .metrics = EMBER_ALL_METRICS,
 };
 
+/* The viewer keeps each; of all timelines together. */
+enum { MAX_EDGES = 400000 };
+
 static const struct metric {
     const char *name;
     const char *unit;
@@ -30,12 +38,12 @@ static const struct metric {
     [EMBER_METRIC_OWN_TIME] = {"time", "nanoseconds", 1},
     [EMBER_METRIC_WORDS] = {"words", "bytes", 8},
     [EMBER_METRIC_CALLS] = {"calls", "none", 1},
+    [EMBER_METRIC_BINARIES] = {"binaries", "bytes", 1},
 };
 enum { METRICS = sizeof metrics / sizeof metrics[0] };
 
-/* Frames that are no function: first in the file, then the processes, then functions. */
-static const char *const pseudo_frames[] = {"[gc]", "[off-cpu]", EMBER_PRUNED_FRAME};
-enum { PSEUDO_FRAMES = sizeof pseudo_frames / sizeof pseudo_frames[0] };
+/* Frames that are no function come first in the file, then the processes, then functions. */
+enum { PSEUDO_FRAMES = EMBER_PSEUDO_FRAMES };
 
 struct file {
     struct ember_outline outline;
@@ -47,15 +55,10 @@ struct file {
     uint32_t profiles;
     uint32_t active;       /* profile that is shown first */
     uint64_t active_total;
+    struct ember_edges edges;
+    uint32_t timeline_process; /* whose timeline is written */
+    bool first_edge;
 };
-
-static uint32_t pseudo_frame(const char *name)
-{
-    uint32_t i = 0;
-    while (i + 1 < PSEUDO_FRAMES && strcmp(pseudo_frames[i], name) != 0)
-        i++;
-    return i;
-}
 
 /* ---- Frames -------------------------------------------------------------- */
 
@@ -75,7 +78,7 @@ static void write_frames(struct file *file)
     ember_sink_text(file->sink, "\"shared\":{\"frames\":[\n");
     for (uint32_t i = 0; i < PSEUDO_FRAMES; i++) {
         ember_sink_text(file->sink, i > 0 ? ",\n" : "");
-        write_frame(file, pseudo_frames[i], NULL);
+        write_frame(file, ember_pseudo_frames[i], NULL);
     }
     for (uint32_t row = 0; row < file->outline.count; row++) {
         if (file->outline.rows[row].depth > 0)
@@ -89,6 +92,10 @@ static void write_frames(struct file *file)
             &file->outline.profile->functions[file->names.function[i]];
         ember_sink_text(file->sink, ",\n");
         write_frame(file, function->text, function->module);
+    }
+    if (file->outline.profile->timelines) { /* the last one, and in these alone */
+        ember_sink_text(file->sink, ",\n");
+        write_frame(file, "[held up]", NULL);
     }
     ember_sink_text(file->sink, "]},\n");
 }
@@ -104,7 +111,7 @@ static void write_sample(struct file *file, uint32_t depth, const char *pseudo)
     }
     if (pseudo) {
         ember_sink_text(sink, ",");
-        ember_sink_unsigned(sink, pseudo_frame(pseudo));
+        ember_sink_unsigned(sink, ember_pseudo_frame(pseudo));
     }
     ember_sink_text(sink, "]");
 }
@@ -200,6 +207,84 @@ static void write_metric(struct file *file, enum ember_metric metric, enum ember
     }
 }
 
+/* ---- Timelines ----------------------------------------------------------- */
+
+static uint32_t frame_of(const struct file *file, uint32_t row, uint32_t process)
+{
+    const struct ember_row *at = &file->outline.rows[row];
+    if (at->depth == 0)
+        return PSEUDO_FRAMES + process;
+    return PSEUDO_FRAMES + file->processes +
+           file->names.id[file->outline.profile->nodes[at->node].function];
+}
+
+static uint32_t frame_of_edge(const struct file *file, const struct ember_edge *edge)
+{
+    if (!edge->frame)
+        return frame_of(file, edge->row, file->timeline_process);
+    if (strcmp(edge->frame, "[held up]") == 0)
+        return PSEUDO_FRAMES + file->processes + file->names.count;
+    return ember_pseudo_frame(edge->frame);
+}
+
+static void write_edge(void *context, const struct ember_edge *edge)
+{
+    struct file *file = context;
+    ember_sink_text(file->sink, file->first_edge ? "" : ",\n");
+    file->first_edge = false;
+    ember_sink_text(file->sink, edge->opens ? "{\"type\":\"O\",\"frame\":" : "{\"type\":\"C\",\"frame\":");
+    ember_sink_unsigned(file->sink, frame_of_edge(file, edge));
+    ember_sink_text(file->sink, ",\"at\":");
+    ember_sink_unsigned(file->sink, edge->at);
+    ember_sink_text(file->sink, "}");
+}
+
+static void write_timeline_name(struct file *file, uint32_t row, const struct ember_extent *extent)
+{
+    ember_sink_text(file->sink, "{\"type\":\"evented\",\"name\":\"timeline ");
+    ember_json_part(file->sink, ember_outline_title(&file->outline, row, &file->text));
+    if (extent->cut)
+        ember_sink_printf(file->sink, " (first %" PRIu64 " \xc2\xb5s)",
+                          (extent->end - extent->start) / 1000);
+    ember_sink_text(file->sink, "\",\"unit\":\"nanoseconds\",\"startValue\":");
+    ember_sink_unsigned(file->sink, extent->start);
+    ember_sink_text(file->sink, ",\"endValue\":");
+    ember_sink_unsigned(file->sink, extent->end);
+    ember_sink_text(file->sink, ",\n\"events\":[");
+}
+
+static void write_timeline(struct file *file, uint32_t row, uint32_t process, uint64_t most)
+{
+    struct ember_extent extent = ember_edges_walk(&file->edges, row, most, NULL, NULL);
+    ember_sink_text(file->sink, file->profiles++ > 0 ? ",\n" : "");
+    write_timeline_name(file, row, &extent);
+    file->timeline_process = process;
+    file->first_edge = true;
+    ember_edges_walk(&file->edges, row, most, write_edge, file);
+    ember_sink_text(file->sink, "]}");
+}
+
+static uint32_t count_timelines(const struct file *file)
+{
+    uint32_t count = 0;
+    for (uint32_t row = 0; row < file->outline.count; row++)
+        count += file->outline.rows[row].depth == 0 && ember_edges_has(&file->edges, row);
+    return count;
+}
+
+static void write_timelines(struct file *file)
+{
+    uint32_t count = count_timelines(file);
+    uint32_t process = 0;
+    for (uint32_t row = 0; count > 0 && row < file->outline.count; row++) {
+        if (file->outline.rows[row].depth > 0)
+            continue;
+        if (ember_edges_has(&file->edges, row))
+            write_timeline(file, row, process, MAX_EDGES / count);
+        process++;
+    }
+}
+
 static void write_empty_profile(struct file *file)
 {
     ember_sink_text(file->sink, "{\"type\":\"sampled\",\"name\":\"nothing was measured\","
@@ -230,6 +315,7 @@ static void write_file(struct file *file, enum ember_metric shown)
     ember_sink_text(file->sink, "\"profiles\":[\n");
     for (int metric = 0; metric < METRICS; metric++)
         write_metric(file, (enum ember_metric)metric, shown);
+    write_timelines(file);
     if (file->profiles == 0)
         write_empty_profile(file);
     ember_sink_text(file->sink, "],\n\"activeProfileIndex\":");
@@ -243,12 +329,14 @@ static void write_view(const struct ember_profile *profile,
     struct file file = {.sink = sink};
     if (ember_outline_init(&file.outline, profile, &limits) &&
         ember_names_init(&file.names, &file.outline, EMBER_NAMING_TEXT) &&
+        ember_edges_init(&file.edges, &file.outline) &&
         (file.path = calloc((size_t)file.outline.depth + 1, sizeof file.path[0])))
         write_file(&file, options->metric);
     else
         sink->failed = true;
     sink->failed |= file.text.failed;
     free(file.path);
+    ember_edges_fini(&file.edges);
     ember_names_fini(&file.names);
     ember_outline_fini(&file.outline);
     ember_sink_fini(&file.text);

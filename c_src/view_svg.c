@@ -5,6 +5,9 @@
  * (view_svg.js) lets the reader zoom and search.
  *
  * Positions are parts of the width, so the graph fits any window.
+ *
+ * Of a comparison the colour is the change, and each frame has its place on both
+ * sides, so that the reader can switch; a frame without width is not drawn.
  */
 #include "outline.h"
 #include "utf8.h"
@@ -21,20 +24,24 @@ enum { MAX_STACKS = 15000, MAX_DEPTH = 1000 };
 /* In pixels. The width is only guessed: labels are fitted to it until the script does. */
 enum { TOP = 84, ROW = 18, WIDTH = 1200, CHARACTER = 7 };
 
+enum { SIDES = 2 }; /* by ember_side; the second one of comparisons alone */
+
 struct graph {
     struct ember_outline outline;
     struct ember_sink *sink;
     struct ember_sink text;
     enum ember_metric metric;
-    uint64_t *inclusive[3]; /* by metric, of each row */
-    uint64_t *start;        /* of each row: where it begins */
-    uint64_t *end;          /* where its next callee begins */
-    uint64_t total;
+    enum ember_side width;         /* the side that is drawn */
+    int sides;
+    uint64_t *inclusive[SIDES][EMBER_METRICS]; /* by metric, of each row */
+    uint64_t *start[SIDES];        /* of each row: where it begins */
+    uint64_t *end[SIDES];          /* where its next callee begins */
+    uint64_t total[SIDES];
 };
 
 struct frame {
-    uint64_t start;
-    uint64_t width;
+    uint64_t start[SIDES];
+    uint64_t width[SIDES];
     uint32_t depth;
     uint32_t colour;
     const char *name;
@@ -104,7 +111,9 @@ static void write_amount(struct ember_sink *sink, enum ember_metric metric, uint
     static const char *const units[] = {" ns", " \xc2\xb5s", " ms", " s"};
     if (metric != EMBER_METRIC_OWN_TIME) {
         write_grouped(sink, value);
-        ember_sink_text(sink, metric == EMBER_METRIC_WORDS ? " words" : " calls");
+        ember_sink_text(sink, metric == EMBER_METRIC_WORDS   ? " words"
+                              : metric == EMBER_METRIC_CALLS ? " calls"
+                                                             : " bytes of binaries");
         return;
     }
     uint64_t factor = 1;
@@ -123,17 +132,56 @@ static void write_share(struct ember_sink *sink, uint64_t part, uint64_t whole)
     ember_sink_printf(sink, "%" PRIu64 ".%02" PRIu64 " %%", share / 100, share % 100);
 }
 
-/* A part of the width. */
+/* A part of the width, in per cent. */
+static void write_part(struct graph *graph, uint64_t value, int side)
+{
+    double whole = graph->total[side] > 0 ? (double)graph->total[side] : 1;
+    uint64_t part = (uint64_t)((double)value / whole * 1e9 + 0.5);
+    ember_sink_printf(graph->sink, "%" PRIu64 ".%07" PRIu64, part / 10000000, part % 10000000);
+}
+
 static void write_position(struct graph *graph, const char *name, uint64_t value)
 {
-    uint64_t part = (uint64_t)((double)value / (double)graph->total * 1e9 + 0.5);
-    ember_sink_printf(graph->sink, " %s=\"%" PRIu64 ".%07" PRIu64 "%%\"", name, part / 10000000,
-                      part % 10000000);
+    ember_sink_printf(graph->sink, " %s=\"", name);
+    write_part(graph, value, (int)graph->width);
+    ember_sink_text(graph->sink, "%\"");
+}
+
+/* What it was before, as a part of which it grew or shrank. */
+static void write_growth(struct ember_sink *sink, uint64_t before, uint64_t after)
+{
+    if (before == after) {
+        ember_sink_text(sink, "same");
+    } else if (before == 0) {
+        ember_sink_text(sink, "new");
+    } else if (after == 0) {
+        ember_sink_text(sink, "vanished");
+    } else {
+        ember_sink_text(sink, after > before ? "+" : "\xe2\x88\x92");
+        write_share(sink, after > before ? after - before : before - after, before);
+    }
+}
+
+static void write_change(struct ember_sink *sink, enum ember_metric metric, uint64_t before,
+                         uint64_t after)
+{
+    write_amount(sink, metric, before);
+    ember_sink_text(sink, " \xe2\x86\x92 ");
+    write_amount(sink, metric, after);
+    ember_sink_text(sink, " (");
+    write_growth(sink, before, after);
+    ember_sink_text(sink, ")");
 }
 
 /* ---- Colours ------------------------------------------------------------- */
 
-enum { GREY = 0xb8b8b8, GC = 0xe0a050, OFF_CPU = 0x9db4c8, PRUNED = 0xd4d4d4 };
+enum { GREY = 0xb8b8b8 };
+
+static const uint32_t pseudo_colours[EMBER_PSEUDO_FRAMES] = {
+    [EMBER_PSEUDO_GC] = 0xe0a050,        [EMBER_PSEUDO_WAITING] = 0xb4c6d6,
+    [EMBER_PSEUDO_PREEMPTED] = 0xb9a3d3, [EMBER_PSEUDO_OFF_CPU] = 0x9db4c8,
+    [EMBER_PSEUDO_PRUNED] = 0xd4d4d4,
+};
 
 static uint32_t hash_of(const char *text)
 {
@@ -165,49 +213,113 @@ static uint32_t colour_of(const struct ember_function *function)
     return paint(hue, 120 + hash_of(function->text) % 50);
 }
 
-static uint32_t pseudo_colour(const char *name)
+/* Red has grown, blue has shrunk: the two that every kind of colour vision tells
+ * apart. The more, the stronger; what is new or vanished has stripes. */
+enum { SAME = 0xebe7e3, GROWN = 0xee7f6b, SHRUNK = 0x7faaf0 };
+
+static uint32_t mix(uint32_t from, uint32_t to, double part)
 {
-    if (strcmp(name, "[gc]") == 0)
-        return GC;
-    return strcmp(name, "[off-cpu]") == 0 ? OFF_CPU : PRUNED;
+    uint32_t colour = 0;
+    for (int shift = 16; shift >= 0; shift -= 8) {
+        double low = (double)(from >> shift & 0xff);
+        double high = (double)(to >> shift & 0xff);
+        colour = colour << 8 | (uint32_t)(low + (high - low) * part + 0.5);
+    }
+    return colour;
+}
+
+static uint32_t colour_of_change(uint64_t before, uint64_t after)
+{
+    uint64_t larger = before > after ? before : after;
+    uint64_t smaller = before > after ? after : before;
+    return mix(SAME, after > before ? GROWN : SHRUNK, (double)(larger - smaller) / (double)larger);
+}
+
+static void write_fill(struct graph *graph, const struct frame *frame)
+{
+    uint64_t after = frame->width[EMBER_AFTER];
+    uint64_t before = frame->width[EMBER_BEFORE];
+    if (graph->sides == 1 || frame->depth < 2)
+        ember_sink_printf(graph->sink, "#%06" PRIx32, frame->colour);
+    else if (before == 0)
+        ember_sink_text(graph->sink, "url(#emberl-new)");
+    else if (after == 0)
+        ember_sink_text(graph->sink, "url(#emberl-vanished)");
+    else
+        ember_sink_printf(graph->sink, "#%06" PRIx32, colour_of_change(before, after));
 }
 
 /* ---- Frames -------------------------------------------------------------- */
 
+static void write_values(struct graph *graph, const struct frame *frame)
+{
+    uint64_t shown = frame->width[graph->width];
+    if (graph->sides == 1)
+        write_amount(graph->sink, graph->metric, shown);
+    else
+        write_change(graph->sink, graph->metric, frame->width[EMBER_BEFORE],
+                     frame->width[EMBER_AFTER]);
+    ember_sink_text(graph->sink, ", ");
+    write_share(graph->sink, shown, graph->total[graph->width]);
+}
+
+/* A frame's place on one side, for the script. */
+static void write_side(struct graph *graph, const struct frame *frame, const char *name, int side)
+{
+    ember_sink_printf(graph->sink, " data-%s=\"", name);
+    write_part(graph, frame->start[side], side);
+    ember_sink_text(graph->sink, " ");
+    write_part(graph, frame->width[side], side);
+    ember_sink_text(graph->sink, "\"");
+}
+
 static void begin_frame(struct graph *graph, const struct frame *frame)
 {
-    ember_sink_text(graph->sink, "<g><title>");
+    ember_sink_text(graph->sink, "<g");
+    if (graph->sides > 1) {
+        write_side(graph, frame, "after", EMBER_AFTER);
+        write_side(graph, frame, "before", EMBER_BEFORE);
+        if (frame->width[graph->width] == 0)
+            ember_sink_text(graph->sink, " style=\"display:none\"");
+    }
+    ember_sink_text(graph->sink, "><title>");
     write_text(graph->sink, frame->name, SIZE_MAX);
     ember_sink_text(graph->sink, "\n");
-    write_amount(graph->sink, graph->metric, frame->width);
-    ember_sink_text(graph->sink, ", ");
-    write_share(graph->sink, frame->width, graph->total);
+    write_values(graph, frame);
+}
+
+static void write_label(struct graph *graph, const struct frame *frame)
+{
+    double part = (double)frame->width[graph->width] / (double)graph->total[graph->width];
+    size_t pixels = (size_t)(part * WIDTH);
+    if (pixels / CHARACTER < 4)
+        return;
+    ember_sink_text(graph->sink, "<text");
+    write_position(graph, "x", frame->start[graph->width]);
+    ember_sink_printf(graph->sink, " dx=\"3\" y=\"%u\">", frame->depth * ROW + 13);
+    write_text(graph->sink, frame->name, (pixels - 6) / CHARACTER);
+    ember_sink_text(graph->sink, "</text>");
 }
 
 static void end_frame(struct graph *graph, const struct frame *frame)
 {
     struct ember_sink *sink = graph->sink;
-    unsigned y = frame->depth * ROW;
-    size_t pixels = (size_t)((double)frame->width / (double)graph->total * WIDTH);
     ember_sink_text(sink, "</title><rect");
-    write_position(graph, "x", frame->start);
-    write_position(graph, "width", frame->width);
-    ember_sink_printf(sink, " y=\"%u\" height=\"%d\" fill=\"#%06" PRIx32 "\"/>", y, ROW - 1,
-                      frame->colour);
-    if (pixels / CHARACTER >= 4) {
-        ember_sink_text(sink, "<text");
-        write_position(graph, "x", frame->start);
-        ember_sink_printf(sink, " dx=\"3\" y=\"%u\">", y + 13);
-        write_text(sink, frame->name, (pixels - 6) / CHARACTER);
-        ember_sink_text(sink, "</text>");
-    }
+    write_position(graph, "x", frame->start[graph->width]);
+    write_position(graph, "width", frame->width[graph->width]);
+    ember_sink_printf(sink, " y=\"%u\" height=\"%d\" fill=\"", frame->depth * ROW, ROW - 1);
+    write_fill(graph, frame);
+    ember_sink_text(sink, "\"/>");
+    if (graph->total[graph->width] > 0)
+        write_label(graph, frame);
     ember_sink_text(sink, "</g>\n");
 }
 
 static void write_own(struct graph *graph, uint32_t row, uint64_t width)
 {
     struct ember_slice slices[EMBER_MAX_SLICES];
-    unsigned count = ember_outline_slices(&graph->outline, row, graph->metric, slices);
+    unsigned count =
+        ember_outline_slices_of(&graph->outline, row, graph->metric, graph->width, slices);
     uint64_t own = count > 0 && !slices[0].frame ? slices[0].value : 0;
     if (own == width)
         return;
@@ -216,17 +328,35 @@ static void write_own(struct graph *graph, uint32_t row, uint64_t width)
     ember_sink_text(graph->sink, " of its own");
 }
 
+/* Most stacks have no binaries, and need not say so. */
+static bool is_told(const struct graph *graph, enum ember_metric metric, uint32_t row)
+{
+    uint64_t any = graph->inclusive[EMBER_AFTER][metric][row];
+    if (graph->sides > 1)
+        any |= graph->inclusive[EMBER_BEFORE][metric][row];
+    return metric != graph->metric && (metric != EMBER_METRIC_BINARIES || any > 0);
+}
+
+static void write_metric(struct graph *graph, enum ember_metric metric, uint32_t row)
+{
+    uint64_t after = graph->inclusive[EMBER_AFTER][metric][row];
+    if (graph->sides == 1)
+        write_amount(graph->sink, metric, after);
+    else
+        write_change(graph->sink, metric, graph->inclusive[EMBER_BEFORE][metric][row], after);
+}
+
 static void write_row_frame(struct graph *graph, uint32_t row, const struct frame *frame)
 {
     const char *separator = "\n";
     begin_frame(graph, frame);
-    write_own(graph, row, frame->width);
-    for (int metric = 0; metric < 3; metric++) {
-        if (metric == (int)graph->metric)
+    write_own(graph, row, frame->width[graph->width]);
+    for (int metric = 0; metric < EMBER_METRICS; metric++) {
+        if (!is_told(graph, (enum ember_metric)metric, row))
             continue;
         ember_sink_text(graph->sink, separator);
         separator = ", ";
-        write_amount(graph->sink, (enum ember_metric)metric, graph->inclusive[metric][row]);
+        write_metric(graph, (enum ember_metric)metric, row);
     }
     end_frame(graph, frame);
 }
@@ -234,38 +364,49 @@ static void write_row_frame(struct graph *graph, uint32_t row, const struct fram
 /* Time off the CPU and the like, at the right end of a row's frame. */
 static void write_pseudo_frames(struct graph *graph, uint32_t row)
 {
-    struct ember_slice slices[EMBER_MAX_SLICES];
-    unsigned count = ember_outline_slices(&graph->outline, row, graph->metric, slices);
-    uint64_t end = graph->start[row] + graph->inclusive[graph->metric][row];
-    while (count > 0 && slices[count - 1].frame) {
-        const struct ember_slice *slice = &slices[--count];
+    struct ember_change changes[EMBER_MAX_SLICES];
+    unsigned count = ember_outline_changes(&graph->outline, row, graph->metric, changes);
+    uint64_t end[SIDES] = {0};
+    for (int side = 0; side < graph->sides; side++)
+        end[side] = graph->start[side][row] + graph->inclusive[side][graph->metric][row];
+    while (count > 0 && changes[count - 1].frame) {
+        const struct ember_change *change = &changes[--count];
+        end[EMBER_AFTER] -= change->after;
+        end[EMBER_BEFORE] -= change->before; /* 0 where nothing is compared */
         struct frame frame = {
-            .start = end - slice->value,
-            .width = slice->value,
+            .start = {[EMBER_AFTER] = end[EMBER_AFTER], [EMBER_BEFORE] = end[EMBER_BEFORE]},
+            .width = {[EMBER_AFTER] = change->after, [EMBER_BEFORE] = change->before},
             .depth = graph->outline.rows[row].depth + 2,
-            .colour = pseudo_colour(slice->frame),
-            .name = slice->frame,
+            .colour = pseudo_colours[ember_pseudo_frame(change->frame)],
+            .name = change->frame,
         };
         begin_frame(graph, &frame);
         end_frame(graph, &frame);
-        end = frame.start;
     }
+}
+
+/* Takes the row's place from its caller. true when it has a width. */
+static bool place(struct graph *graph, uint32_t i, uint64_t *next, struct frame *frame)
+{
+    uint32_t parent = graph->outline.rows[i].parent;
+    bool wide = false;
+    for (int side = 0; side < graph->sides; side++) {
+        uint64_t *start = parent == EMBER_NONE ? &next[side] : &graph->end[side][parent];
+        frame->start[side] = *start;
+        frame->width[side] = graph->inclusive[side][graph->metric][i];
+        graph->start[side][i] = graph->end[side][i] = *start;
+        *start += frame->width[side];
+        wide |= frame->width[side] > 0;
+    }
+    return wide;
 }
 
 static void write_row(struct graph *graph, uint32_t i, uint64_t *next)
 {
     const struct ember_profile *profile = graph->outline.profile;
     const struct ember_row *row = &graph->outline.rows[i];
-    uint64_t *start = row->parent == EMBER_NONE ? next : &graph->end[row->parent];
-    struct frame frame = {
-        .start = *start,
-        .width = graph->inclusive[graph->metric][i],
-        .depth = row->depth + 1,
-        .colour = GREY,
-    };
-    graph->start[i] = graph->end[i] = *start;
-    *start += frame.width;
-    if (frame.width == 0)
+    struct frame frame = {.depth = row->depth + 1, .colour = GREY};
+    if (!place(graph, i, next, &frame))
         return;
     if (row->depth == 0) {
         frame.name = ember_outline_title(&graph->outline, i, &graph->text);
@@ -280,12 +421,13 @@ static void write_row(struct graph *graph, uint32_t i, uint64_t *next)
 
 static void write_frames(struct graph *graph)
 {
-    uint64_t next = 0;
-    struct frame all = {.width = graph->total, .colour = GREY, .name = "all"};
+    uint64_t next[SIDES] = {0};
+    struct frame all = {.colour = GREY, .name = "all"};
+    memcpy(all.width, graph->total, sizeof all.width);
     begin_frame(graph, &all);
     end_frame(graph, &all);
     for (uint32_t i = 0; i < graph->outline.count; i++)
-        write_row(graph, i, &next);
+        write_row(graph, i, next);
 }
 
 /* ---- File ---------------------------------------------------------------- */
@@ -295,11 +437,27 @@ static const char style[] =
     "svg { font: 12px monospace; } .heading { font-size: 15px; font-weight: bold; }\n"
     "text { fill: #111; pointer-events: none; } .button { fill: #04c; pointer-events: all; cursor: pointer; }\n"
     ".caveats { fill: #a00; } #emberl-background { fill: #fff; }\n"
-    "#emberl-frames g { cursor: pointer; } #emberl-frames g:hover rect, .current rect { stroke: #000; }\n"
+    "#emberl-frames g { cursor: pointer; } #emberl-frames rect { stroke: #fff; stroke-width: 0.6; }\n"
+    "#emberl-frames g:hover rect, #emberl-frames .current rect { stroke: #000; stroke-width: 1; }\n"
     ".above { opacity: 0.5; } .hit rect { fill: #e600e6; }\n"
-    "@media (prefers-color-scheme: dark) { #emberl-background { fill: #222; }\n"
+    "@media (prefers-color-scheme: dark) { #emberl-background { fill: #222; } #emberl-frames rect { stroke: #222; }\n"
+    "  #emberl-frames g:hover rect, #emberl-frames .current rect { stroke: #fff; }\n"
     "  #emberl-head text { fill: #eee; } #emberl-head .button { fill: #8bf; } #emberl-head .caveats { fill: #f99; } }\n"
     "</style>\n";
+
+/* Of a comparison. */
+static const char legend[] =
+    "<defs><linearGradient id=\"emberl-scale\"><stop offset=\"0\" stop-color=\"#b5c9ea\"/>"
+    "<stop offset=\".5\" stop-color=\"#ebe7e3\"/><stop offset=\"1\" stop-color=\"#edb3a7\"/></linearGradient>\n"
+    "<pattern id=\"emberl-new\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\">"
+    "<rect width=\"6\" height=\"6\" fill=\"#ee7f6b\"/><rect width=\"2\" height=\"6\" fill=\"#f7bfb4\"/></pattern>\n"
+    "<pattern id=\"emberl-vanished\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(-45)\">"
+    "<rect width=\"6\" height=\"6\" fill=\"#7faaf0\"/><rect width=\"2\" height=\"6\" fill=\"#bfd4f8\"/></pattern></defs>\n"
+    "<g id=\"emberl-legend\"><rect x=\"8\" y=\"83\" width=\"16\" height=\"10\" fill=\"url(#emberl-vanished)\"/>"
+    "<text x=\"28\" y=\"92\">vanished</text><text x=\"106\" y=\"92\">half</text>"
+    "<rect x=\"140\" y=\"83\" width=\"90\" height=\"10\" fill=\"url(#emberl-scale)\"/><text x=\"236\" y=\"92\">twice</text>"
+    "<rect x=\"292\" y=\"83\" width=\"16\" height=\"10\" fill=\"url(#emberl-new)\"/><text x=\"312\" y=\"92\">new</text></g>\n";
+enum { LEGEND = 18 };
 
 static const char hint[] = "Click a frame to zoom; Escape: back; Ctrl-F: search";
 
@@ -317,20 +475,25 @@ static void write_head(struct graph *graph)
     write_line(graph, 20, "heading", ember_view_heading(graph->outline.profile, &graph->text));
     write_line(graph, 38, "caveats",
                ember_view_caveats(graph->outline.profile, &graph->outline, &graph->text));
-    ember_sink_printf(sink, "<text x=\"8\" y=\"56\" id=\"emberl-details\" data-hint=\"%s\"></text>\n", hint);
+    ember_sink_printf(sink, "<text x=\"8\" y=\"56\" id=\"emberl-details\" role=\"status\" data-hint=\"%s\"></text>\n", hint);
     ember_sink_text(sink,
-                    "<text x=\"8\" y=\"74\"><tspan class=\"button\" id=\"emberl-search\"></tspan>"
-                    "<tspan dx=\"16\" class=\"button\" id=\"emberl-case\"></tspan>"
-                    "<tspan dx=\"16\" id=\"emberl-matched\"></tspan>"
-                    "<tspan dx=\"16\" class=\"button\" id=\"emberl-reset\" style=\"display:none\">"
-                    "Reset zoom</tspan></text>\n</g>\n");
+                    "<text x=\"8\" y=\"74\"><tspan class=\"button\" role=\"button\" tabindex=\"0\" id=\"emberl-search\"></tspan>"
+                    "<tspan dx=\"16\" class=\"button\" role=\"button\" tabindex=\"0\" id=\"emberl-case\"></tspan>"
+                    "<tspan dx=\"16\" class=\"button\" role=\"button\" tabindex=\"0\" id=\"emberl-width\"></tspan>"
+                    "<tspan dx=\"16\" id=\"emberl-matched\" role=\"status\"></tspan>"
+                    "<tspan dx=\"16\" class=\"button\" role=\"button\" tabindex=\"0\" id=\"emberl-reset\" style=\"display:none\">"
+                    "Reset zoom</tspan></text>\n");
+    if (graph->sides > 1)
+        ember_sink_text(sink, legend);
+    ember_sink_text(sink, "</g>\n");
 }
 
 /* Rows of frames, the one for all and those below the deepest included. */
 static void write_file(struct graph *graph)
 {
     struct ember_sink *sink = graph->sink;
-    unsigned height = TOP + (graph->outline.depth + 3) * ROW;
+    unsigned top = TOP + (graph->sides > 1 ? LEGEND : 0);
+    unsigned height = top + (graph->outline.depth + 3) * ROW;
     ember_sink_text(sink, "<?xml version=\"1.0\" encoding=\"UTF-8\" standalone=\"yes\"?>\n");
     ember_sink_printf(sink,
                       "<svg xmlns=\"http://www.w3.org/2000/svg\" version=\"1.1\" "
@@ -341,36 +504,59 @@ static void write_file(struct graph *graph)
     ember_sink_text(sink, style);
     ember_sink_text(sink, "<rect id=\"emberl-background\" width=\"100%\" height=\"100%\"/>\n");
     write_head(graph);
-    ember_sink_printf(sink, "<svg id=\"emberl-frames\" y=\"%d\" width=\"100%%\" height=\"%u\">\n",
-                      TOP, height - TOP);
-    if (graph->total > 0)
+    ember_sink_printf(sink,
+                      "<svg id=\"emberl-frames\" data-width=\"%s\" y=\"%u\" width=\"100%%\" "
+                      "height=\"%u\">\n",
+                      graph->width == EMBER_BEFORE ? "before" : "after", top, height - top);
+    if (graph->total[EMBER_AFTER] > 0 || graph->total[EMBER_BEFORE] > 0)
         write_frames(graph);
     ember_sink_text(sink, "</svg>\n<script><![CDATA[\n");
     ember_sink_bytes(sink, ember_svg_script, ember_svg_script_size);
     ember_sink_text(sink, "]]></script>\n</svg>\n");
 }
 
-static bool reserve(struct graph *graph)
+static bool reserve_side(struct graph *graph, int side)
 {
     size_t rows = (size_t)graph->outline.count + 1;
-    for (int metric = 0; metric < 3; metric++) {
-        graph->inclusive[metric] =
-            ember_outline_inclusive(&graph->outline, (enum ember_metric)metric);
-        if (!graph->inclusive[metric])
+    for (int metric = 0; metric < EMBER_METRICS; metric++) {
+        graph->inclusive[side][metric] = ember_outline_inclusive_of(
+            &graph->outline, (enum ember_metric)metric, (enum ember_side)side);
+        if (!graph->inclusive[side][metric])
             return false;
     }
-    graph->start = calloc(rows, sizeof graph->start[0]);
-    graph->end = calloc(rows, sizeof graph->end[0]);
+    graph->start[side] = calloc(rows, sizeof graph->start[side][0]);
+    graph->end[side] = calloc(rows, sizeof graph->end[side][0]);
     for (uint32_t i = 0; i < graph->outline.count; i++)
         if (graph->outline.rows[i].depth == 0)
-            graph->total += graph->inclusive[graph->metric][i];
-    return graph->start && graph->end;
+            graph->total[side] += graph->inclusive[side][graph->metric][i];
+    return graph->start[side] && graph->end[side];
+}
+
+static bool reserve(struct graph *graph)
+{
+    bool done = true;
+    for (int side = 0; done && side < graph->sides; side++)
+        done = reserve_side(graph, side);
+    return done;
+}
+
+static void release(struct graph *graph)
+{
+    for (int side = 0; side < graph->sides; side++) {
+        for (int metric = 0; metric < EMBER_METRICS; metric++)
+            free(graph->inclusive[side][metric]);
+        free(graph->start[side]);
+        free(graph->end[side]);
+    }
+    ember_outline_fini(&graph->outline);
+    ember_sink_fini(&graph->text);
 }
 
 static void write_view(const struct ember_profile *profile,
                        const struct ember_view_options *options, struct ember_sink *sink)
 {
-    struct graph graph = {.sink = sink, .metric = options->metric};
+    struct graph graph = {.sink = sink, .metric = options->metric, .sides = profile->before ? 2 : 1};
+    graph.width = profile->before ? options->width : EMBER_AFTER;
     struct ember_outline_limits limits = ember_outline_unlimited;
     limits.stacks = MAX_STACKS;
     limits.depth = MAX_DEPTH;
@@ -380,16 +566,12 @@ static void write_view(const struct ember_profile *profile,
     else
         sink->failed = true;
     sink->failed |= graph.text.failed;
-    for (int metric = 0; metric < 3; metric++)
-        free(graph.inclusive[metric]);
-    free(graph.start);
-    free(graph.end);
-    ember_outline_fini(&graph.outline);
-    ember_sink_fini(&graph.text);
+    release(&graph);
 }
 
 const struct ember_view ember_view_svg = {
     .name = "svg",
     .extension = "svg",
+    .compares = true,
     .write = write_view,
 };

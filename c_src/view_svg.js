@@ -9,6 +9,14 @@
   var graph = byId("graph");
   var details = byId("details");
   var matched = byId("matched");
+  var shownSide = byId("frames").getAttribute("data-width");
+
+  // A comparison has a place on each side.
+  function placeOf(group, side) {
+    var place = group.getAttribute("data-" + side).split(" ");
+    return { x: parseFloat(place[0]) / 100, width: parseFloat(place[1]) / 100 };
+  }
+
   var frames = Array.prototype.map.call(byId("frames").querySelectorAll("g"), function (group, index) {
     var rect = group.querySelector("rect");
     var title = group.querySelector("title").textContent;
@@ -22,9 +30,12 @@
       y: parseFloat(rect.getAttribute("y")),
       name: title.split("\n")[0],
       details: title.split("\n").join("  \u00b7  "),
+      sides: group.hasAttribute("data-after") && { after: placeOf(group, "after"), before: placeOf(group, "before") },
     };
   });
   if (frames.length === 0) return;
+  byId("width").style.display = frames[0].sides ? "" : "none";
+  var compares = Boolean(frames[0].sides);
   var tolerance = 1e-6;
   var zoomed = frames[0];
   var current = frames[0];
@@ -89,6 +100,26 @@
     byId("reset").style.display = zoomed === frames[0] ? "none" : "";
   }
 
+  // Frames that have no width on the new side are left for the nearest caller.
+  function useSide(side) {
+    shownSide = side;
+    frames.forEach(function (frame) {
+      frame.x = frame.sides[side].x;
+      frame.width = frame.sides[side].width;
+    });
+    byId("width").textContent = "Widths: " + side;
+    if (zoomed.width === 0) zoomed = frames[0];
+    if (current.width === 0) current = zoomed;
+  }
+
+  function switchSide() {
+    if (!compares) return;
+    useSide(shownSide === "after" ? "before" : "after");
+    search(pattern);
+    draw();
+    remember();
+  }
+
   function show(frame) {
     details.textContent = frame ? frame.details : details.getAttribute("data-hint");
   }
@@ -141,6 +172,7 @@
     if (zoomed !== frames[0]) parts.push("z=" + zoomed.index);
     if (pattern) parts.push("s=" + encodeURIComponent(pattern));
     if (ignoreCase) parts.push("ic=1");
+    if (shownSide !== byId("frames").getAttribute("data-width")) parts.push("w=" + shownSide);
     try {
       window.history.replaceState(null, "", "#" + parts.join("&"));
     } catch (_) {
@@ -159,6 +191,7 @@
       }
     });
     zoomed = current = frames[Number(state.z)] || frames[0];
+    if (compares) useSide(state.w === "after" || state.w === "before" ? state.w : byId("frames").getAttribute("data-width"));
     setIgnoreCase(state.ic === "1");
     search(state.s || "");
   }
@@ -211,6 +244,7 @@
     F3: ask,
     "/": ask,
     "Ctrl-f": ask,
+    b: switchSide,
     i: function () { setIgnoreCase(!ignoreCase); search(pattern); },
   };
 
@@ -229,8 +263,15 @@
   byId("frames").addEventListener("mouseout", function () { show(null); });
   byId("reset").addEventListener("click", function () { zoom(frames[0]); show(null); });
   byId("search").addEventListener("click", function () { if (pattern) search(""); else ask(); });
+  byId("width").addEventListener("click", switchSide);
   byId("case").addEventListener("click", keys.i);
   window.addEventListener("keydown", function (event) {
+    var button = event.target.closest && event.target.closest(".button");
+    if (button && (event.key === "Enter" || event.key === " ")) {
+      event.preventDefault();
+      button.dispatchEvent(new MouseEvent("click"));
+      return;
+    }
     var key = keys[(event.ctrlKey || event.metaKey ? "Ctrl-" : "") + event.key];
     if (!key || event.altKey) return;
     event.preventDefault();

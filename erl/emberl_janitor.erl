@@ -1,63 +1,94 @@
 %% SPDX-License-Identifier: Apache-2.0
 %% @private
 %% Cleans up after a server that was killed: whatever it had set in the VM and
-%% in the library goes, so that nothing is traced for nobody. A janitor that was
-%% killed itself is told again.
+%% in the library goes, so that nothing is traced for nobody.
+%%
+%% The server starts it, and another when it was killed. It is neither linked to
+%% the supervisor nor in its application: either would take it along when it dies.
 -module(emberl_janitor).
 -behaviour(gen_server).
 
--export([start_link/0, clean_up/0, watch/1]).
--export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
+-export([clean_up/0, watch/0, release/0]).
+-define(TRIES, 10).
 
--spec start_link() -> gen_server:start_ret().
-start_link() ->
-    gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
+-export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
 
 %% The caller is a new server. What the one before has left goes now, rather than
 %% when its death becomes known, since that would take the new one's things.
--spec clean_up() -> ok.
+%% Returns a monitor of the janitor.
+-spec clean_up() -> reference().
 clean_up() ->
-    gen_server:call(?MODULE, clean_up, infinity).
+    ask(clean_up).
 
-%% The caller has opened this trace, or `none` when it has closed it.
--spec watch(emberl_trace:trace() | none) -> ok.
-watch(Trace) ->
-    gen_server:call(?MODULE, {watch, self(), Trace}, infinity).
+%% The janitor of the caller has died: there is another now.
+-spec watch() -> reference().
+watch() ->
+    ask(watch).
+
+%% The caller ends and has cleaned up by itself.
+-spec release() -> ok.
+release() ->
+    try gen_server:call(?MODULE, {release, self()}, infinity)
+    catch exit:_ -> ok
+    end.
+
+%% The one that was found may be about to end. Each dies where the library cannot be
+%% loaded, and then so does the caller.
+ask(Request) ->
+    ask(Request, ?TRIES).
+
+ask(_Request, 0) ->
+    exit(no_janitor);
+ask(Request, Tries) ->
+    Janitor = ensure(gen_server:start({local, ?MODULE}, ?MODULE, [], [])),
+    Monitor = erlang:monitor(process, Janitor),
+    try gen_server:call(Janitor, {Request, self()}, infinity) of
+        ok -> Monitor
+    catch
+        exit:_ ->
+            erlang:demonitor(Monitor, [flush]),
+            ask(Request, Tries - 1)
+    end.
+
+ensure({ok, Pid}) -> Pid;
+ensure({error, {already_started, Pid}}) -> Pid;
+ensure({error, killed}) -> ensure(gen_server:start({local, ?MODULE}, ?MODULE, [], [])).
+
+%% ---- callbacks ----
 
 -spec init([]) -> {ok, none}.
 init([]) ->
     process_flag(sensitive, true),
-    emberl_server:tell_janitor(),
     {ok, none}.
 
--spec handle_call(term(), gen_server:from(), term()) -> {reply, term(), term()}.
-handle_call(clean_up, _From, State) ->
-    forget(State),
-    close(State),
-    {reply, ok, none};
-handle_call({watch, _Pid, none}, _From, State) ->
-    forget(State),
-    {reply, ok, none};
-handle_call({watch, Pid, Trace}, _From, State) ->
-    forget(State),
-    {reply, ok, {erlang:monitor(process, Pid), Trace}}.
+-spec handle_call({clean_up | watch | release, pid()}, gen_server:from(), none | reference()) ->
+          {reply, ok, reference()} | {stop, normal, ok, none}.
+handle_call({Request, Server}, _From, Monitor) ->
+    forget(Monitor),
+    case Request of
+        clean_up ->
+            clean(),
+            {reply, ok, erlang:monitor(process, Server)};
+        watch ->
+            {reply, ok, erlang:monitor(process, Server)};
+        release ->
+            {stop, normal, ok, none}
+    end.
 
 forget(none) -> true;
-forget({Monitor, _Trace}) -> erlang:demonitor(Monitor, [flush]).
+forget(Monitor) -> erlang:demonitor(Monitor, [flush]).
 
--spec handle_cast(term(), term()) -> {noreply, term()}.
+-spec handle_cast(term(), State) -> {noreply, State}.
 handle_cast(_Message, State) ->
     {noreply, State}.
 
--spec handle_info(term(), term()) -> {noreply, term()}.
-handle_info({'DOWN', Monitor, process, _Pid, _Reason}, {Monitor, _Trace} = State) ->
-    close(State),
-    {noreply, none};
+-spec handle_info(term(), State) -> {noreply, State} | {stop, normal, none}.
+handle_info({'DOWN', Monitor, process, _Pid, _Reason}, Monitor) ->
+    clean(),
+    {stop, normal, none};
 handle_info(_Message, State) ->
     {noreply, State}.
 
-close(none) ->
-    emberl_nif:stop();
-close({_Monitor, Trace}) ->
-    emberl_trace:close(Trace),
+clean() ->
+    emberl_trace:clear_remains(),
     emberl_nif:stop().

@@ -5,19 +5,22 @@
 %% so that the profiled process neither waits for memory nor keeps it.
 -module(emberl_output).
 
--export([results/3, check/1]).
+-export([results/3, check/1, probe/1, write/4]).
 -export_type([call/0]).
 
-%% A captured call: its profile, and what it returned where that was asked for.
--type call() :: {emberl_profile:profile(), {ok, term()} | {atom(), term(), list()} | unfinished | unknown}.
+%% A captured call: its profile, or why there is none, and what it returned where that
+%% was asked for.
+-type call() :: {emberl_profile:profile() | {error, emberl_options:refusal()},
+                 {ok, term()} | {atom(), term(), list()} | unfinished | unknown}.
 
 %% The directory can be made and written to. Nothing is left behind.
 -spec check(emberl_options:options()) -> ok | {error, emberl_options:refusal()}.
-check(#{return := Return}) when Return =:= flamegraph; Return =:= profile ->
+check(#{writes := false}) ->
     ok;
 check(#{output_directory := Directory} = Options) ->
     case filelib:ensure_path(Directory) of
         ok -> check_file(Options);
+        {error, eexist} -> refuse(output_directory, "there is a file of that name, and no directory");
         {error, Reason} -> refuse(output_directory, file:format_error(Reason))
     end.
 
@@ -34,10 +37,18 @@ check_file(#{output_directory := Directory} = Options) ->
     end.
 
 check_writable(Directory) ->
+    case probe(Directory) of
+        ok -> ok;
+        {error, Text} -> refuse(output_directory, Text)
+    end.
+
+%% Files can be made in the directory. Nothing is left behind.
+-spec probe(file:filename_all()) -> ok | {error, unicode:chardata()}.
+probe(Directory) ->
     Probe = filename:join(Directory, probe_name()),
     case file:write_file(Probe, <<>>, [exclusive]) of
-        ok -> file:delete(Probe);
-        {error, Reason} -> refuse(output_directory, file:format_error(Reason))
+        ok -> file:delete(Probe), ok;
+        {error, Reason} -> {error, [filename:absname(Directory), ": ", file:format_error(Reason)]}
     end.
 
 probe_name() ->
@@ -60,40 +71,64 @@ results(Calls, Target, Options) ->
 number(Calls) ->
     lists:zip(lists:seq(1, length(Calls)), Calls).
 
-result({out_of_memory, _Value}, _N, _Target, _Options) ->
-    {error, out_of_memory};
-result({Profile, _Value}, _N, _Target, #{return := profile}) ->
-    Profile;
-result({Profile, _Value}, _N, _Target, #{return := flamegraph} = Options) ->
-    formatted(Profile, Options);
+%% Where there is no profile, {error, Reason} stands for it and for what is made of it.
 result({Profile, Value}, N, Target, #{return := Return} = Options) ->
-    File = write(Profile, N, Target, Options),
+    warn(Profile, Target),
     case Return of
-        filename -> File;
-        value -> plain(Value);
-        all -> #{result => Value, profile => Profile, file => File}
+        value -> write_if_asked(Profile, N, Target, Options), plain(Value);
+        filename -> write(Profile, N, Target, Options);
+        flamegraph -> formatted(Profile, Options);
+        profile -> Profile;
+        data -> #{result => Value, profile => Profile};
+        all -> #{result => Value, profile => Profile, file => write(Profile, N, Target, Options)}
     end.
+
+write_if_asked(_Profile, _N, _Target, #{writes := false}) -> none;
+write_if_asked(Profile, N, Target, Options) -> write(Profile, N, Target, Options).
+
+warn({error, Reason}, Target) ->
+    logger:warning("emberl: there is no profile of ~ts: ~ts", [Target, reason(Reason)]);
+warn(_Profile, _Target) ->
+    ok.
+
+reason({_Tag, _Term, Text}) -> Text;
+reason(Reason) -> io_lib:format("~0tp", [Reason]).
 
 plain({ok, Value}) -> Value;
 plain(Other) -> Other.
 
+formatted({error, _} = Missing, _Options) ->
+    Missing;
 formatted(Profile, #{output_format := Format, metric := Metric}) ->
-    emberl_profile:format(Profile, Format, #{metric => Metric}).
+    guarded(fun() -> emberl_profile:format(Profile, Format, #{metric => Metric}) end).
+
+%% What fails for one call must not cost the others.
+guarded(Fun) ->
+    try Fun()
+    catch error:Reason -> {error, emberl_options:refusal(format_failed, Reason, reason(Reason))}
+    end.
 
 %% ---- files ----
 
-%% A name that is taken meanwhile is not overwritten: the next number is tried.
+%% To a new file, whose name is returned. A name that is taken meanwhile is not overwritten: the next number is tried.
+-spec write(emberl_profile:profile() | {error, emberl_options:refusal()}, pos_integer(), iodata(),
+            emberl_options:options()) ->
+          binary() | {error, emberl_options:refusal()}.
+write({error, _} = Missing, _N, _Target, _Options) ->
+    Missing;
 write(Profile, N, Target, #{output_format := Format, metric := Metric} = Options) ->
     File = unicode:characters_to_binary(file_name(Options, Target, N)),
-    case emberl_profile:write(Profile, Format, File, #{metric => Metric}) of
+    case guarded(fun() -> emberl_profile:write(Profile, Format, File, #{metric => Metric}) end) of
         ok -> announce(File, Options);
         {error, eexist} -> write(Profile, N + 1, Target, Options);
+        {error, {format_failed, _, _}} = Error -> Error;
         {error, Reason} -> failed(File, Reason)
     end.
 
 failed(File, Reason) ->
-    logger:error("emberl: cannot write ~ts: ~ts", [File, file:format_error(Reason)]),
-    {error, Reason}.
+    Text = file:format_error(Reason),
+    logger:error("emberl: cannot write ~ts: ~ts", [File, Text]),
+    {error, emberl_options:refusal(write_failed, File, Text)}.
 
 announce(File, #{quiet := Quiet} = Options) ->
     Quiet orelse io:format("Output filename: ~ts~n", [File]),

@@ -12,7 +12,19 @@ start_link() ->
 -spec init([]) -> {ok, {supervisor:sup_flags(), [supervisor:child_spec()]}}.
 init([]) ->
     Flags = #{strategy => one_for_one, intensity => 10, period => 1},
-    {ok, {Flags, [child(emberl_janitor), child(emberl_server)]}}.
+    {ok, {Flags, [child(emberl_control) | samplers(application:get_env(emberl, sample))]}}.
+
+%% One that cannot be started is no reason to do without all the rest.
+samplers({ok, Options}) when is_map(Options); is_list(Options) ->
+    case emberl_sample_options:parse(Options) of
+        {ok, _} ->
+            [emberl_sampler:child_spec(Options)];
+        {error, {bad_option, Key, Text}} ->
+            logger:error("emberl: does not sample: ~0tp: ~ts", [Key, Text]),
+            []
+    end;
+samplers(_None) ->
+    [].
 
 child(Module) ->
     #{id => Module, start => {Module, start_link, []}, shutdown => 5000}.

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Makes sample pages and opens them in a browser.
+import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
+import { after, afterEach, before } from "node:test";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { chromium } from "playwright-core";
 
@@ -19,17 +21,33 @@ const browserOptions = {
   ],
 };
 
+// For the tests of a file. The pages that a test opens are closed after it, and an
+// error in one or a request for another file fails it.
+export function usePages() {
+  const pages = new Pages();
+  before(() => pages.start());
+  after(() => pages.stop());
+  afterEach(() => pages.closeAll());
+  return pages;
+}
+
 export class Pages {
-  static async start() {
-    const pages = new Pages();
-    pages.folder = mkdtempSync(join(tmpdir(), "emberl-html-"));
-    pages.browser = await chromium.launch(browserOptions);
-    return pages;
+  opened = [];
+
+  async start() {
+    this.folder = mkdtempSync(join(tmpdir(), "emberl-html-"));
+    this.browser = await chromium.launch(browserOptions);
   }
 
   async stop() {
     await this.browser?.close();
     rmSync(this.folder, { recursive: true });
+  }
+
+  async closeAll() {
+    const pages = this.opened.splice(0);
+    for (const page of pages) await page.close();
+    assert.deepEqual(pages.flatMap((page) => page.problems), []);
   }
 
   write(sample, metric = "time", format = "html") {
@@ -38,12 +56,12 @@ export class Pages {
     return file;
   }
 
-  // Motion is off, so that what a test sees is final. An error in the page and
-  // any request for another file fail the test that asks for `problems`.
+  // Motion is off, so that what a test sees is final.
   async open(sample, { metric, format, ...options } = {}) {
     const file = this.write(sample, metric, format);
     const page = await this.browser.newPage({ viewport: { width: 1200, height: 900 }, reducedMotion: "reduce", ...options });
     page.problems = [];
+    this.opened.push(page);
     page.on("pageerror", (error) => page.problems.push(`error: ${error.message}`));
     page.on("console", (message) => {
       if (message.type() === "error") page.problems.push(`console: ${message.text()}`);

@@ -2,20 +2,11 @@
 //
 // The svg view as a person uses it: what its script does in a browser.
 import assert from "node:assert/strict";
-import { after, afterEach, before, describe, test } from "node:test";
-import { Pages, nextPaint, press } from "./pages.mjs";
+import { describe, test } from "node:test";
+import { nextPaint, press, usePages } from "./pages.mjs";
 
-let pages;
+const pages = usePages();
 let page;
-
-before(async () => { pages = await Pages.start(); });
-after(() => pages.stop());
-afterEach(async () => {
-  const problems = page?.problems ?? [];
-  await page?.close();
-  page = undefined;
-  assert.deepEqual(problems, []);
-});
 
 const open = async (sample, options) => {
   page = await pages.open(sample, { format: "svg", ...options });
@@ -59,7 +50,8 @@ describe("what is drawn", () => {
     near((await named("all")).width, 1);
     near((await named("shop:checkout/1")).width, 101 / 200);
     near((await named("shop:price/1")).width, 40 / 200);
-    near((await named("[off-cpu]")).width, 15 / 200);
+    near((await named("[waiting]")).width, 12 / 200);
+    near((await named("[preempted]")).width, 3 / 200);
     assert.ok((await named("shop:price/1")).y > (await named("lists:map/2")).y);
     assert.match((await named("lists:map/2")).details, /^70\.000 ms, 35\.00 %, 20\.000 ms of its own\n4,900 words, 1,050 calls$/);
   });

@@ -55,6 +55,13 @@ static void read_string(struct json *json)
     expect(json, accept(json, '"'));
 }
 
+static void read_digits(struct json *json)
+{
+    size_t count = strspn(json->at, "0123456789");
+    expect(json, count > 0);
+    json->at += count;
+}
+
 static void read_word_or_number(struct json *json)
 {
     const char *begin = json->at;
@@ -64,9 +71,10 @@ static void read_word_or_number(struct json *json)
             json->at += strlen(words[i]);
     if (json->at == begin) {
         json->at += *json->at == '-';
-        json->at += strspn(json->at, "0123456789");
+        read_digits(json);
+        if (*json->at == '.' && json->at++)
+            read_digits(json);
     }
-    expect(json, json->at > begin);
 }
 
 static void read_value(struct json *json);

@@ -7,7 +7,7 @@
 #ifndef EMBER_TEST_NAIVE_TREE_H
 #define EMBER_TEST_NAIVE_TREE_H
 
-#include "profile.h"
+#include "call_tree.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -22,6 +22,7 @@ struct naive_node {
     uint64_t calls;
     uint64_t own_ticks;
     uint64_t off_cpu_ticks;
+    uint64_t waiting_ticks; /* of these */
     uint64_t gc_ticks;
     int64_t words;
 };
@@ -30,6 +31,7 @@ struct naive_run {
     uint64_t id;
     uint32_t capture;
     bool fold_recursion;
+    bool ended; /* its call is over, whether the recorder knows or not */
     struct naive_node *nodes;
     uint32_t count;
     uint32_t capacity;
@@ -48,6 +50,8 @@ struct naive_stack {
     struct naive_run *run;
     uint32_t root;
     uint32_t base; /* entries that stay: the captured call's */
+    bool window;   /* recorded from the middle: returns of old frames show later */
+    uint32_t displaced; /* the node on top when the process left its block */
     struct naive_entry *entries;
     uint32_t count;
     uint32_t capacity;
@@ -96,15 +100,24 @@ static inline void naive_push(struct naive_stack *stack, uint32_t node, uint32_t
     stack->entries[stack->count++] = (struct naive_entry){node, function, frame};
 }
 
+static inline uint32_t naive_child(struct naive_run *run, uint32_t parent, uint32_t function)
+{
+    uint32_t child = naive_find_child(run, parent, function);
+    return child == EMBER_NONE ? naive_add_node(run, parent, function) : child;
+}
+
+/* Beyond the depth limit each function stands once, whatever called it. */
 static inline uint32_t naive_callee(const struct naive_stack *stack, uint32_t function)
 {
     struct naive_run *run = stack->run;
     uint32_t top = naive_top(stack);
-    if ((run->fold_recursion && run->nodes[top].function == function) ||
-        run->nodes[top].depth >= NAIVE_MAX_NODE_DEPTH)
+    if (run->fold_recursion && run->nodes[top].function == function)
         return top;
-    uint32_t child = naive_find_child(run, top, function);
-    return child == EMBER_NONE ? naive_add_node(run, top, function) : child;
+    if (run->nodes[top].depth == NAIVE_MAX_NODE_DEPTH)
+        top = naive_child(run, top, EMBER_DEEPER);
+    else if (run->nodes[top].depth > NAIVE_MAX_NODE_DEPTH)
+        top = run->nodes[top].parent;
+    return naive_child(run, top, function);
 }
 
 /* A function entered in `frame`: where others have run in this very frame, by

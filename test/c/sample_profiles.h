@@ -85,13 +85,99 @@ static void make_small(void)
     uint32_t top = add_node(client, checkout, (struct ember_metrics){1, 10000000, 0, 0, 100});
     uint32_t loop = add_node(top, map, (struct ember_metrics){50, 20000000, 0, 10000000, 4000});
     add_node(loop, price, (struct ember_metrics){1000, 40000000, 0, 0, 900});
-    uint32_t wait = add_node(top, call, (struct ember_metrics){10, 5000000, 15000000, 0, -300});
+    uint32_t wait = add_node(top, call, 
+                             (struct ember_metrics){.calls = 10, .own_ns = 5000000,
+                                                    .off_cpu_ns = 15000000,
+                                                    .waiting_ns = 12000000, .words = -300});
     add_node(wait, map, (struct ember_metrics){9, 1000000, 0, 0, 0});
 
     uint32_t server = add_process("<0.101.0>", "pricing", "pricing:init/1", 0);
     uint32_t json = add_node(server, encode, (struct ember_metrics){30, 60000000, 0, 0, 5000});
-    add_node(json, map, (struct ember_metrics){300, 39000000, 0, 0, 20000});
+    add_node(json, map, (struct ember_metrics){300, 39000000, 0, 0, 20000,
+                                               .binary_bytes = 65536});
     processes[1].exited = true;
+}
+
+/* ---- untold: small, where waiting and binaries were not found ---------------- */
+
+static void make_untold(void)
+{
+    make_small();
+    profile.info.fallbacks = EMBER_FALLBACK_BINARIES | EMBER_FALLBACK_WAITING;
+    for (uint32_t i = 0; i < profile.node_count; i++)
+        nodes[i].own.waiting_ns = nodes[i].own.binary_bytes = 0;
+}
+
+/* ---- comparison: small, beside how it was before ------------------------- */
+
+static struct ember_metrics metrics_before[16];
+static struct ember_before before = {.own = metrics_before,
+                                     .scale = 2,
+                                     .normalise = EMBER_NORMALISE_CALLS};
+
+/* price is new, call was faster, encode slower, the map below it as it is now. */
+static void make_comparison(void)
+{
+    make_small();
+    uint32_t total = add_function("shop", "total", 2, "shop:total/2");
+    uint32_t vanished = add_node(1, total, (struct ember_metrics){0});
+    for (uint32_t i = 0; i < profile.node_count; i++)
+        metrics_before[i] = nodes[i].own;
+    metrics_before[3] = (struct ember_metrics){0};
+    metrics_before[4] = (struct ember_metrics){.calls = 4, .own_ns = 1000000,
+                                               .off_cpu_ns = 3000000, .waiting_ns = 3000000,
+                                               .words = -20};
+    metrics_before[7] = (struct ember_metrics){30, 90000000, 0, 2000000, 7000};
+    metrics_before[vanished] = (struct ember_metrics){2, 30000000, 0, 0, 600};
+    before.info = profile.info;
+    before.info.start_us -= 86400000000;
+    before.info.lost = 3;
+    profile.before = &before;
+}
+
+/* ---- timeline: small, with times that add up to it ------------------------ */
+
+static void add_span(uint32_t node, enum ember_state state, uint64_t length)
+{
+    struct ember_span span = {node, state, length};
+    if (length > 0 &&
+        !ember_timeline_add(&profile.timelines->processes[nodes[node].process], span, SIZE_MAX))
+        exit(1);
+}
+
+/* What a node has, in so many parts, of which this is one. */
+static void add_part(uint32_t node, uint32_t part, uint32_t parts)
+{
+    const struct ember_metrics *own = &nodes[node].own;
+    const uint64_t all[EMBER_STATES] = {own->own_ns, own->waiting_ns,
+                                        own->off_cpu_ns - own->waiting_ns, own->gc_ns};
+    for (int state = 0; state < EMBER_STATES; state++)
+        add_span(node, (enum ember_state)state,
+                 all[state] / parts + (part == 0 ? all[state] % parts : 0));
+}
+
+static void add_timeline(uint32_t parts)
+{
+    profile.timelines = ember_timelines_create(profile.process_count);
+    if (!profile.timelines)
+        exit(1);
+    for (uint32_t i = 0; i < profile.process_count; i++)
+        profile.timelines->processes[i].start = 1000 * i;
+    for (uint32_t part = 0; part < parts; part++)
+        for (uint32_t node = 0; node < profile.node_count; node++)
+            add_part(node, part, parts);
+}
+
+static void make_timeline(void)
+{
+    make_small();
+    add_timeline(7);
+}
+
+static void make_cut_timeline(void)
+{
+    make_timeline();
+    profile.timelines->cut_ns = 123456789;
 }
 
 /* ---- merge: two processes that do the same ------------------------------- */
@@ -233,7 +319,7 @@ static void add_random_node(uint32_t first, uint32_t recent)
     uint32_t back = any(3) ? any(count) : any(count < recent ? count : recent);
     uint32_t parent = profile.node_count - 1 - back;
     uint32_t weight = 1 + any(1000) * any(1000) / (1 + any(500));
-    add_node(parent, any(1000),
+    uint32_t node = add_node(parent, any(1000),
              (struct ember_metrics){
                  .calls = 1 + any(weight),
                  .own_ns = (uint64_t)weight * (20 + any(100)),
@@ -241,6 +327,8 @@ static void add_random_node(uint32_t first, uint32_t recent)
                  .gc_ns = any(30) ? 0 : (uint64_t)weight * 30,
                  .words = (int64_t)(any(weight + 1)) * 3 - 5,
              });
+    nodes[node].own.waiting_ns = nodes[node].own.off_cpu_ns / (1 + weight % 3);
+    nodes[node].own.binary_bytes = weight % 10 ? 0 : (uint64_t)weight * 100;
 }
 
 static void make_large(uint32_t process_count, uint32_t node_count)
@@ -256,11 +344,49 @@ static void make_large(uint32_t process_count, uint32_t node_count)
     }
 }
 
+/* More than viewers take, of more stacks than they take. */
+static void make_large_timeline(void)
+{
+    make_large(4, 200000);
+    add_timeline(10);
+}
+
+/* ---- tall: stacks of some hundred functions, up to the recorder's limit ------ */
+
+static void make_tall(uint32_t node_count)
+{
+    enum { MOST = 512 };
+    describe("compile:file/2");
+    reserve(1, node_count);
+    add_functions();
+    uint32_t at = add_process("<0.1.0>", "compiler", NULL, EMBER_NONE);
+    uint32_t depth = 0;
+    while (profile.node_count < node_count) {
+        for (uint32_t up = any(20) == 0 || depth == MOST ? any(depth + 1) : 0; up > 0; up--, depth--)
+            at = nodes[at].parent;
+        uint32_t weight = 1 + any(1000) * any(1000) / (1 + any(500));
+        at = add_node(at, any(1000),
+                      (struct ember_metrics){1 + any(weight), (uint64_t)weight * 50, any(20),
+                                             any(30), any(weight)});
+        depth++;
+    }
+}
+
 /* false when there is no sample of this name. */
 static bool sample_make(const char *name)
 {
     if (strcmp(name, "small") == 0)
         make_small();
+    else if (strcmp(name, "untold") == 0)
+        make_untold();
+    else if (strcmp(name, "comparison") == 0)
+        make_comparison();
+    else if (strcmp(name, "timeline") == 0)
+        make_timeline();
+    else if (strcmp(name, "cut_timeline") == 0)
+        make_cut_timeline();
+    else if (strcmp(name, "large_timeline") == 0)
+        make_large_timeline();
     else if (strcmp(name, "merge") == 0)
         make_merge();
     else if (strcmp(name, "recursive") == 0)
@@ -277,6 +403,8 @@ static bool sample_make(const char *name)
         make_large(3, 2000);
     else if (strcmp(name, "large") == 0)
         make_large(4, 200000);
+    else if (strcmp(name, "tall") == 0)
+        make_tall(200000);
     else
         return false;
     return true;
@@ -286,6 +414,7 @@ static void sample_free(void)
 {
     for (uint32_t i = 0; i < MAX_FUNCTIONS; i++)
         free(buffers[i]);
+    ember_timelines_destroy(profile.timelines);
     free(processes);
     free(nodes);
 }

@@ -51,7 +51,10 @@ static unsigned enter(uint32_t target, uint64_t pid)
 
 static unsigned leave(uint32_t target, uint64_t pid)
 {
-    return ember_admission_leave(admission, target, pid, runs);
+    unsigned count = ember_admission_leave(admission, target, pid, runs);
+    for (unsigned i = 0; i < count; i++)
+        ember_admission_end(admission, &runs[i]);
+    return count;
 }
 
 static bool watched(uint64_t pid)
@@ -131,12 +134,100 @@ Test(admission, a_nested_call_of_the_target_is_not_counted_again)
     cr_assert_eq(refused(), 0);
 }
 
+static bool wants_value(uint32_t capture, uint64_t begin, uint64_t end)
+{
+    struct ember_admitted ended = {.capture = capture, .begin_ticks = begin};
+    return ember_admission_wants_value(admission, &ended, end);
+}
+
 Test(admission, the_value_is_wanted_where_asked_for)
 {
     uint32_t without = open_at(0, 1);
     uint32_t with = open_with(&(struct ember_intake){.target = 0, .calls = 1, .wants_value = true});
-    cr_assert_not(ember_admission_wants_value(admission, without));
-    cr_assert(ember_admission_wants_value(admission, with));
+    cr_assert_not(wants_value(without, 0, 1));
+    cr_assert(wants_value(with, 1, 1));
+}
+
+Test(admission, the_value_of_a_fast_call_is_not_wanted)
+{
+    uint32_t capture = open_with(&(struct ember_intake){
+        .target = 0, .calls = 1, .wants_value = true, .value_after_ticks = 100});
+    cr_assert_eq(enter(0, PID), 1);
+    ember_admission_stamp(admission, runs[0].run, 5000);
+    cr_assert_eq(leave(0, PID), 1);
+    cr_assert_eq(runs[0].begin_ticks, 5000);
+    cr_assert_not(wants_value(capture, runs[0].begin_ticks, 5099));
+    cr_assert(wants_value(capture, runs[0].begin_ticks, 5100));
+}
+
+/* ---- One call in so many ------------------------------------------------- */
+
+Test(admission, one_in_so_many_is_admitted)
+{
+    for (uint64_t every = 1; every < 6; every++) {
+        uint32_t capture = open_with(&(struct ember_intake){.target = 0, .calls = 99, .every = every});
+        for (uint64_t call = 0; call < 20; call++) {
+            bool taken = enter(0, PID) == 1;
+            cr_assert_eq(taken, call % every == 0);
+            leave(0, PID);
+        }
+        cr_assert_eq(ember_admission_seen(admission, capture), 20);
+        ember_admission_close(admission, capture);
+    }
+}
+
+Test(admission, of_so_many_each_capture_counts_by_itself)
+{
+    open_with(&(struct ember_intake){.target = 0, .calls = 99, .every = 2});
+    open_with(&(struct ember_intake){.target = 0, .calls = 99, .every = 3});
+    unsigned taken = 0;
+    for (int call = 0; call < 6; call++) {
+        taken += enter(0, PID);
+        leave(0, PID);
+    }
+    cr_assert_eq(taken, 5);
+}
+
+Test(admission, what_others_call_or_is_nested_does_not_count)
+{
+    uint32_t capture = open_with(
+        &(struct ember_intake){.target = 0, .calls = 99, .every = 2, .only_pid = PID});
+    cr_assert_eq(enter(0, OTHER), 0);
+    cr_assert_eq(enter(0, PID), 1);
+    cr_assert_eq(enter(0, PID), 0);
+    leave(0, PID);
+    cr_assert_eq(ember_admission_seen(admission, capture), 1);
+}
+
+/* ---- Disarmed captures --------------------------------------------------- */
+
+Test(admission, a_disarmed_capture_tells_of_calls_and_takes_none)
+{
+    uint32_t capture = open_with(&(struct ember_intake){.target = 0, .calls = 2, .disarmed = true});
+    cr_assert_eq(ember_admission_called(admission), 0);
+    cr_assert_eq(enter(0, PID), 0);
+    cr_assert_eq(enter(0, OTHER), 0);
+    cr_assert_eq(ember_admission_called(admission), UINT64_C(1) << capture);
+    cr_assert_eq(ember_admission_called(admission), 0);
+    cr_assert_eq(ember_admission_seen(admission, capture), 0);
+    cr_assert_not(watched(PID));
+    ember_admission_arm(admission, capture);
+    cr_assert_eq(enter(0, PID), 1);
+    cr_assert_eq(ember_admission_called(admission), 0);
+}
+
+Test(admission, a_capture_can_be_disarmed_again)
+{
+    uint32_t capture = open_at(0, 2);
+    cr_assert_eq(enter(0, PID), 1);
+    cr_assert(ember_admission_is_active(admission, capture));
+    leave(0, PID);
+    cr_assert_not(ember_admission_is_active(admission, capture));
+    ember_admission_disarm(admission, capture);
+    cr_assert_eq(enter(0, PID), 0);
+    cr_assert_eq(ember_admission_called(admission), UINT64_C(1) << capture);
+    ember_admission_arm(admission, capture);
+    cr_assert_eq(enter(0, PID), 1, "the second of two");
 }
 
 Test(admission, epoch_changes_with_every_answer)
@@ -440,4 +531,170 @@ Test(admission, create_fails_without_memory)
     cr_assert_null(ember_admission_create());
     fail_mmap = false;
     ember_admission_destroy(NULL);
+}
+
+/* ---- losses and ends ---- */
+
+static bool has_ended(uint64_t run)
+{
+    return ember_admission_has_ended(admission, run, runs[0].capture);
+}
+
+Test(admission, run_is_active_until_its_end_is_written)
+{
+    open_at(0, 1);
+    enter(0, PID);
+    uint64_t run = runs[0].run;
+    cr_assert_eq(ember_admission_leave(admission, 0, PID, runs), 1);
+    cr_assert(watched(PID));
+    cr_assert_not(has_ended(run));
+    ember_admission_end(admission, &runs[0]);
+    cr_assert_not(watched(PID));
+    cr_assert(has_ended(run));
+}
+
+Test(admission, run_that_its_capture_has_ended_did_not_end_by_itself)
+{
+    uint32_t capture = open_at(0, 1);
+    enter(0, PID);
+    uint64_t run = runs[0].run;
+    ember_admission_close(admission, capture);
+    cr_assert_not(watched(PID));
+    cr_assert_not(has_ended(run));
+}
+
+Test(admission, call_that_is_given_back_is_taken_again)
+{
+    open_at(0, 1);
+    enter(0, PID);
+    ember_admission_give_back(admission, PID, &runs[0]);
+    cr_assert_not(watched(PID));
+    cr_assert_eq(refused(), 0);
+    cr_assert_eq(enter(0, PID), 1);
+    cr_assert_eq(enter(0, PID + 1), 0);
+}
+
+Test(admission, losses_are_remembered_with_the_process)
+{
+    open_at(0, 2);
+    ember_admission_note_loss(admission, PID);
+    cr_assert_null(ember_admission_gap(admission, PID), "it takes part in nothing");
+    enter(0, PID);
+    uint64_t epoch = ember_admission_epoch;
+    ember_admission_note_loss(admission, PID);
+    cr_assert_neq(ember_admission_epoch, epoch, "verdicts that are kept must not hide it");
+    ember_admission_note_loss(admission, PID);
+    const struct ember_gap *gap = ember_admission_gap(admission, PID);
+    cr_assert_eq(gap->events, 2);
+    cr_assert_eq(gap->least, INT32_MAX);
+    cr_assert_eq(gap->open, INT32_MAX);
+    ember_admission_exit(admission, PID);
+    enter(0, PID);
+    cr_assert_eq(ember_admission_gap(admission, PID)->events, 0, "a new process of this pid");
+}
+
+/* ---- windows ---- */
+
+static uint32_t open_window(const uint64_t *pids, uint32_t count, bool spawned, uint64_t *run)
+{
+    int capture = ember_admission_reserve(admission);
+    cr_assert_geq(capture, 0);
+    struct ember_members *members = ember_members_create(pids, count);
+    cr_assert(members);
+    cr_assert(*run = ember_admission_begin_window(admission, (uint32_t)capture, spawned));
+    cr_assert_not(watched(pids[0]), "not before its events can be taken");
+    ember_admission_open_window(admission, (uint32_t)capture, members);
+    return (uint32_t)capture;
+}
+
+static void close_window(uint32_t capture)
+{
+    ember_admission_close(admission, capture);
+    ember_admission_reuse(admission, capture);
+}
+
+Test(admission, members_are_watched_while_the_window_is_open)
+{
+    enum { MEMBERS = 3000 };
+    uint64_t pids[MEMBERS];
+    uint64_t run;
+    for (uint64_t i = 0; i < MEMBERS; i++)
+        pids[i] = (i + 1) << 4 | 3;
+    uint32_t window = open_window(pids, MEMBERS, true, &run);
+    for (int i = 0; i < MEMBERS; i++)
+        cr_assert(watched(pids[i]));
+    cr_assert_not(watched((uint64_t)(MEMBERS + 1) << 4 | 3));
+    close_window(window);
+    for (int i = 0; i < MEMBERS; i++)
+        cr_assert_not(watched(pids[i]));
+}
+
+Test(admission, members_arrive_once_in_each_window)
+{
+    uint64_t run;
+    const uint64_t pids[] = {PID};
+    uint32_t first = open_window(pids, 1, true, &run);
+    cr_assert_not(ember_admission_known(admission, PID), "the VM may not have it traced yet");
+    cr_assert(ember_admission_arrive(admission, PID));
+    cr_assert_not(ember_admission_arrive(admission, PID));
+    cr_assert_not(ember_admission_arrive(admission, OTHER));
+    cr_assert(ember_admission_known(admission, PID));
+    close_window(first);
+    cr_assert_not(ember_admission_known(admission, PID));
+}
+
+Test(admission, children_of_members_take_part_where_asked)
+{
+    enum { CHILD = 0x3003, GRANDCHILD = 0x4003 };
+    uint64_t run;
+    const uint64_t pids[] = {PID};
+    for (int spawned = 0; spawned < 2; spawned++) {
+        uint32_t window = open_window(pids, 1, spawned, &run);
+        ember_admission_inherit(admission, PID, CHILD);
+        ember_admission_inherit(admission, CHILD, GRANDCHILD);
+        cr_assert_eq(watched(CHILD), spawned);
+        cr_assert_eq(watched(GRANDCHILD), spawned);
+        close_window(window);
+        cr_assert_not(watched(CHILD));
+        ember_admission_forget(admission, CHILD);
+        ember_admission_forget(admission, GRANDCHILD);
+    }
+}
+
+Test(admission, members_are_captured_too)
+{
+    uint64_t run;
+    const uint64_t pids[] = {PID};
+    uint32_t window = open_window(pids, 1, true, &run);
+    open_at(5, 1);
+    cr_assert_eq(enter(5, PID), 1);
+    close_window(window);
+    cr_assert(watched(PID), "the call goes on");
+    cr_assert_eq(leave(5, PID), 1);
+}
+
+Test(admission, a_window_outlives_its_members_calls)
+{
+    uint64_t run;
+    const uint64_t pids[] = {PID, OTHER};
+    uint32_t window = open_window(pids, 2, true, &run);
+    open_at(5, 1);
+    cr_assert_eq(enter(5, PID), 1);
+    cr_assert_eq(leave(5, PID), 1);
+    ember_admission_forget(admission, PID);
+    cr_assert(watched(PID));
+    ember_admission_exit(admission, OTHER);
+    cr_assert(watched(PID));
+    close_window(window);
+}
+
+Test(admission, losses_of_members_are_counted)
+{
+    uint64_t run;
+    const uint64_t pids[] = {PID};
+    uint32_t window = open_window(pids, 1, true, &run);
+    ember_admission_note_loss(admission, PID);
+    cr_assert_eq(ember_admission_gap(admission, PID)->events, 1);
+    close_window(window);
+    cr_assert_null(ember_admission_gap(admission, PID));
 }

@@ -210,7 +210,7 @@ static void write_behind_the_reader(int signal)
 }
 
 /* Puts ring 1 on a page of its own that faults when it is touched first. */
-static struct ember_ring *guard_second_ring(void)
+static struct ember_ring *guard_second_ring(void (*on_touch)(int))
 {
     page_size = (size_t)sysconf(_SC_PAGESIZE);
     guarded = mmap(NULL, page_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -218,7 +218,7 @@ static struct ember_ring *guard_second_ring(void)
     struct ember_ring *original = rings[1];
     memcpy((void *)guarded, (void *)original, sizeof *original);
     rings[1] = merge.sources[1].ring = guarded;
-    signal(SIGSEGV, write_behind_the_reader);
+    signal(SIGSEGV, on_touch);
     mprotect(guarded, page_size, PROT_NONE);
     return original;
 }
@@ -226,7 +226,7 @@ static struct ember_ring *guard_second_ring(void)
 Test(merge, an_event_only_the_second_reading_saw_is_not_overtaken)
 {
     set_up(2);
-    struct ember_ring *original = guard_second_ring();
+    struct ember_ring *original = guard_second_ring(write_behind_the_reader);
     uint64_t first = drain();
     signal(SIGSEGV, SIG_DFL);
     cr_assert_eq(ember_ring_tail(guarded), 1, "both were written between the readings");
@@ -242,11 +242,38 @@ Test(merge, what_comes_before_the_unsafe_event_is_taken)
 {
     set_up(2);
     push(0, 3, 5, 0);
-    struct ember_ring *original = guard_second_ring();
+    struct ember_ring *original = guard_second_ring(write_behind_the_reader);
     cr_assert_eq(drain(), 1);
     signal(SIGSEGV, SIG_DFL);
     cr_assert_eq(drain(), 2);
     cr_assert_taken(3, (uint64_t[]){0, 1, 2});
+    rings[1] = original;
+    munmap(guarded, page_size);
+    tear_down();
+}
+
+/* Its time was taken before that of what is in ring 1. */
+static void write_late(int signal)
+{
+    (void)signal;
+    mprotect(guarded, page_size, PROT_READ | PROT_WRITE);
+    push(0, 7, 10, 1);
+}
+
+Test(merge, what_was_asked_for_is_taken_when_a_late_event_was_before_it)
+{
+    set_up(2);
+    push(1, 3, 50, 2);
+    ember_merge_ask(&merge);
+    cr_assert_not(ember_merge_has_taken(&merge));
+    struct ember_ring *original = guard_second_ring(write_late);
+    cr_assert_eq(drain(), 0, "it waits for the late one");
+    signal(SIGSEGV, SIG_DFL);
+    cr_assert_not(ember_merge_has_taken(&merge));
+    cr_assert_eq(drain(), 2);
+    cr_assert(ember_merge_has_taken(&merge));
+    push(0, 7, 60, 3);
+    cr_assert(ember_merge_has_taken(&merge), "what came later was not asked for");
     rings[1] = original;
     munmap(guarded, page_size);
     tear_down();

@@ -34,6 +34,7 @@ static void cr_assert_same_info(const struct ember_info *a, const struct ember_i
     cr_assert_eq(a->calls, b->calls);
     cr_assert_eq(a->fallbacks, b->fallbacks);
     cr_assert_eq(a->outcome, b->outcome);
+    cr_assert_eq(a->cut_by, b->cut_by);
 }
 
 static void cr_assert_same_process(const struct ember_process *a, const struct ember_process *b)
@@ -44,6 +45,7 @@ static void cr_assert_same_process(const struct ember_process *a, const struct e
     cr_assert_eq(a->parent, b->parent);
     cr_assert_eq(a->root, b->root);
     cr_assert_eq(a->exited, b->exited);
+    cr_assert_same_text(a->ancestors, b->ancestors);
     cr_assert_eq(b->pid, 0);
 }
 
@@ -74,6 +76,25 @@ static void cr_assert_same(const struct ember_profile *a, const struct ember_pro
         cr_assert_same_node(&a->nodes[i], &b->nodes[i]);
 }
 
+static void cr_assert_same_timelines(const struct ember_profile *a, const struct ember_profile *b)
+{
+    if (!a->timelines) {
+        cr_assert_null(b->timelines);
+        return;
+    }
+    cr_assert(b->timelines);
+    cr_assert_eq(a->timelines->count, b->timelines->count);
+    cr_assert_eq(a->timelines->cut_ns, b->timelines->cut_ns);
+    for (uint32_t i = 0; i < a->timelines->count; i++) {
+        const struct ember_timeline *of_a = &a->timelines->processes[i];
+        const struct ember_timeline *of_b = &b->timelines->processes[i];
+        cr_assert_eq(of_a->spans, of_b->spans);
+        cr_assert_eq(of_a->size, of_b->size);
+        cr_assert(of_a->spans == 0 || of_a->start == of_b->start);
+        cr_assert(of_a->size == 0 || memcmp(of_a->bytes, of_b->bytes, of_a->size) == 0);
+    }
+}
+
 static struct ember_sink write_to_sink(const struct ember_profile *profile)
 {
     struct ember_sink sink;
@@ -95,6 +116,7 @@ static void cr_assert_round_trip(const struct ember_profile *profile)
     struct ember_sink sink = write_to_sink(profile);
     struct ember_profile *read = read_sink(&sink);
     cr_assert_same(profile, read);
+    cr_assert_same_timelines(profile, read);
     ember_profile_destroy(read);
     ember_sink_fini(&sink);
 }
@@ -122,7 +144,8 @@ static struct ember_profile small_profile(void)
         .info = {.target = "lists:map/2", .otp_release = "27", .start_us = -1,
                  .duration_ns = UINT64_MAX, .events = 2, .lost = 3, .compensated_ns = 4,
                  .raw_ns = 5, .depth_cut = 6, .calls = UINT32_MAX, .fallbacks = 7,
-                 .outcome = EMBER_OUTCOME_UNFINISHED},
+                 .outcome = EMBER_OUTCOME_UNFINISHED,
+                 .cut_by = EMBER_CUT_MEMORY_LIMIT},
         .functions = two_functions, .function_count = 2,
         .processes = two_processes, .process_count = 2,
         .nodes = four_nodes, .node_count = 4,
@@ -173,6 +196,17 @@ Test(profile_file, small)
     cr_assert_round_trip(&profile);
 }
 
+Test(profile_file, ancestors)
+{
+    struct ember_profile profile = small_profile();
+    two_processes[1].ancestors = strdup("sup\n<0.0.0>");
+    cr_assert_round_trip(&profile);
+    struct ember_sink sink = write_to_sink(&profile);
+    cr_assert_eq(ember_format_get((const unsigned char *)sink.data + 10, 2), 3);
+    ember_sink_fini(&sink);
+    free(two_processes[1].ancestors);
+}
+
 Test(profile_file, empty)
 {
     struct ember_profile profile = {0};
@@ -184,6 +218,55 @@ Test(profile_file, several_blocks)
     struct ember_profile *profile = many();
     cr_assert_round_trip(profile);
     ember_profile_destroy(profile);
+}
+
+/* ---- timelines ---- */
+
+static void add_spans(struct ember_timelines *timelines, uint32_t process, uint32_t node,
+                      uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        struct ember_span span = {node, (enum ember_state)(i % EMBER_STATES), 1 + i % 1000};
+        cr_assert(ember_timeline_add(&timelines->processes[process], span, SIZE_MAX));
+    }
+}
+
+Test(profile_file, timeline)
+{
+    struct ember_profile profile = small_profile();
+    profile.timelines = ember_timelines_create(2);
+    profile.timelines->processes[0].start = 12345;
+    add_spans(profile.timelines, 0, 3, 5);
+    cr_assert_round_trip(&profile);
+    add_spans(profile.timelines, 1, 2, 1);
+    profile.timelines->cut_ns = (uint64_t)1 << 40;
+    cr_assert_round_trip(&profile);
+    struct ember_sink sink = write_to_sink(&profile);
+    cr_assert_eq(ember_format_get((const unsigned char *)sink.data + 10, 2), 1);
+    ember_sink_fini(&sink);
+    ember_timelines_destroy(profile.timelines);
+}
+
+Test(profile_file, timeline_of_many_blocks)
+{
+    struct ember_profile profile = small_profile();
+    profile.timelines = ember_timelines_create(2);
+    add_spans(profile.timelines, 0, 1, 2000000);
+    add_spans(profile.timelines, 1, 2, 1000000);
+    cr_assert_round_trip(&profile);
+    ember_timelines_destroy(profile.timelines);
+}
+
+Test(profile_file, timeline_that_was_all_cut_is_none)
+{
+    struct ember_profile profile = small_profile();
+    profile.timelines = ember_timelines_create(2);
+    struct ember_sink sink = write_to_sink(&profile);
+    struct ember_profile *read = read_sink(&sink);
+    cr_assert_null(read->timelines);
+    ember_profile_destroy(read);
+    ember_sink_fini(&sink);
+    ember_timelines_destroy(profile.timelines);
 }
 
 Test(profile_file, texts_stay_readable)
@@ -364,6 +447,94 @@ Test(profile_file, numbers)
                     CONTENT(0, 0, 0, 1, 1, 1, F, F, F, F, F, F, F, F, 0x1f, 1));
 }
 
+/* Stack 0 is the root of process 0, stack 1 that of process 1, stack 2 is called by that. */
+static void put_stacks(struct ember_sink *sink)
+{
+    put_begin(sink);
+    put_processes(sink);
+    put_block(sink, "NODE", 3, CONTENT(0, 0, 1, 0, 1, 1, 1, 2, 3, 1, 2, 3));
+}
+
+static void cr_assert_time(const char *reason, uint32_t items, const void *content, size_t size)
+{
+    struct ember_sink sink;
+    put_stacks(&sink);
+    put_block(&sink, "time", items, content, size);
+    end_with(&sink, reason);
+}
+
+Test(profile_file, time)
+{
+    enum { F = 0xff };
+    cr_assert_time(NULL, 2, CONTENT(1, 5, 10, 1, 5, 0x80, 1));
+    cr_assert_time("process 2, at most 1", 1, CONTENT(2, 5, 10, 1));
+    cr_assert_time("span 15, at most 14", 1, CONTENT(1, 5, 15, 1));
+    cr_assert_time("another process", 1, CONTENT(0, 5, 5, 1));
+    cr_assert_time("without a length", 1, CONTENT(0, 5, 0, 0));
+    cr_assert_time("no number", 2, CONTENT(0, 5, 0, 1));
+    cr_assert_time("1 bytes are left over", 1, CONTENT(0, 5, 0, 1, 7));
+    cr_assert_time("9 items in 4 bytes", 9, CONTENT(0, 5, 0, 1));
+    cr_assert_time("length", 1, CONTENT(0, 5, 0, F, F, F, F, F, F, F, F, F, 1));
+    cr_assert_time("start", 1, CONTENT(0, F, F, F, F, F, F, F, F, F, 1, 0, 1));
+    cr_assert_time("a timeline of nothing", 0, CONTENT(0, 5));
+}
+
+static void cr_assert_over(const char *reason, uint32_t items, const void *content, size_t size)
+{
+    struct ember_sink sink;
+    put_stacks(&sink);
+    put_block(&sink, "over", items, content, size);
+    end_with(&sink, reason);
+}
+
+Test(profile_file, over)
+{
+    cr_assert_over(NULL, 2, CONTENT(1, 2, 'a', 'b', 0, 1, 'c'));
+    cr_assert_over("process 2, at most 1", 1, CONTENT(2, 1, 'a'));
+    cr_assert_over("has ancestors already", 2, CONTENT(1, 1, 'a', 1, 1, 'b'));
+    cr_assert_over("no UTF-8", 1, CONTENT(1, 1, 0xff));
+    cr_assert_over("left over", 1, CONTENT(1, 1, 'a', 7));
+    struct ember_sink sink;
+    put_begin(&sink);
+    put_block(&sink, "over", 1, CONTENT(0, 1, 'a'));
+    end_with(&sink, "ancestors of nobody");
+}
+
+static void cr_assert_two_times(const char *reason, const void *first, size_t first_size,
+                                const void *second, size_t second_size)
+{
+    struct ember_sink sink;
+    put_stacks(&sink);
+    put_block(&sink, "time", 1, first, first_size);
+    put_block(&sink, "time", 1, second, second_size);
+    end_with(&sink, reason);
+}
+
+Test(profile_file, times_follow_one_another)
+{
+    cr_assert_two_times(NULL, CONTENT(0, 5, 0, 7), CONTENT(0, 12, 1, 1));
+    cr_assert_two_times(NULL, CONTENT(0, 5, 0, 7), CONTENT(1, 2, 5, 1));
+    cr_assert_two_times("a gap in the timeline of process 0", CONTENT(0, 5, 0, 7),
+                        CONTENT(0, 13, 1, 1));
+    cr_assert_two_times("a gap in the timeline of process 0", CONTENT(0, 5, 0, 7),
+                        CONTENT(0, 11, 1, 1));
+    cr_assert_two_times("process 0 after that of process 1", CONTENT(1, 5, 5, 7),
+                        CONTENT(0, 12, 1, 1));
+}
+
+Test(profile_file, time_stands_after_the_stacks)
+{
+    struct ember_sink sink;
+    put_begin(&sink);
+    put_processes(&sink);
+    put_block(&sink, "time", 1, CONTENT(0, 5, 0, 7));
+    put_block(&sink, "NODE", 3, CONTENT(0, 0, 1, 0, 1, 1, 1, 2, 3, 1, 2, 3));
+    end_with(&sink, "block NODE after time");
+    put_begin(&sink);
+    put_block(&sink, "time", 1, CONTENT(0, 5, 0, 7));
+    end_with(&sink, "a timeline of nothing");
+}
+
 static void cr_assert_processes(const char *reason, uint32_t items, const void *content,
                                 size_t size)
 {
@@ -399,7 +570,8 @@ static void cr_assert_info(const char *reason, uint32_t items, const void *conte
 Test(profile_file, fields)
 {
     cr_assert_info(NULL, 3, CONTENT(1, 1, 'x', 99, 2, 0, 0, 12, 1, 3));
-    cr_assert_info("outcome 4, at most 3", 1, CONTENT(12, 1, 4));
+    cr_assert_info("outcome 5, at most 4", 1, CONTENT(12, 1, 5));
+    cr_assert_info("reason 6, at most 5", 1, CONTENT(14, 1, 6));
     cr_assert_info("field 4 stands twice", 2, CONTENT(4, 1, 4, 4, 1, 4));
     cr_assert_info("field 1 stands twice", 2, CONTENT(1, 0, 1, 0));
     cr_assert_info("field 4 is not of its size", 1, CONTENT(4, 2, 4, 4));

@@ -82,7 +82,7 @@ Test(recorder_blind, recursion_after_a_return_is_no_loop)
 static void send_call(uint32_t function, uint64_t arity)
 {
     struct ember_event event = vm_event(&vm, p, EMBER_EVENT_CALL);
-    event.stamp |= arity << 4;
+    event.stamp |= arity << EMBER_EVENT_ARITY_SHIFT;
     event.mfa = vm_mfa(function);
     vm_send(&vm, &event);
     event.stamp = ember_event_stamp(vm.now, vm_arity(MAIN), EMBER_EVENT_RETURN_TO);

@@ -11,6 +11,7 @@ static struct ember_recorder recorder;
 static uint64_t ticks;
 static uint32_t run_count;
 static uint32_t limit_count;
+static bool timeline; /* is recorded, too */
 
 static uint64_t ticks_of_first(const struct ember_run *run)
 {
@@ -22,8 +23,8 @@ static uint64_t ticks_of_first(const struct ember_run *run)
 }
 
 /* A run that could not be followed has no process, or all of its time. */
-static void on_run(void *context, struct ember_run *run, const struct ember_capture *capture,
-                   const struct ember_function_table *functions)
+static size_t on_run(void *context, struct ember_run *run, const struct ember_capture *capture,
+                     const struct ember_function_table *functions)
 {
     (void)context;
     (void)capture;
@@ -32,6 +33,13 @@ static void on_run(void *context, struct ember_run *run, const struct ember_capt
         cr_assert_eq(ticks_of_first(run), run->end_ticks - run->begin_ticks);
     run_count++;
     ember_run_destroy(run);
+    return 0;
+}
+
+static void on_merged(void *context, const struct ember_run *run)
+{
+    (void)context;
+    (void)run;
 }
 
 static void on_limit(void *context, uint32_t capture)
@@ -45,6 +53,13 @@ static uint64_t lost(void *context)
 {
     (void)context;
     return 0;
+}
+
+static bool ended(void *context, uint64_t run)
+{
+    (void)context;
+    (void)run;
+    return false;
 }
 
 static void send(enum ember_event_kind kind, uint64_t pid, uint64_t value)
@@ -80,8 +95,9 @@ static void record(void)
 static bool start_recorder(void)
 {
     static const struct ember_stack_layout layout = {2, 4, true};
-    struct ember_outlet outlet = {NULL, on_run, on_limit, lost};
-    struct ember_capture capture = {.target = {1, 1}, .spawned = true, .memory_limit = SIZE_MAX};
+    struct ember_outlet outlet = {NULL, on_run, on_merged, on_limit, lost, ended};
+    struct ember_capture capture = {.target = {1, 1}, .spawned = true, .timeline = timeline,
+                                    .memory_limit = SIZE_MAX};
     run_count = limit_count = 0;
     bool ready = ember_recorder_init(&recorder, &outlet, &layout);
     if (ready)
@@ -114,7 +130,7 @@ static void record_with_failure(uint64_t at, bool for_good)
     ember_recorder_fini(&recorder);
 }
 
-Test(recorder_memory, recording_survives_any_lack_of_memory)
+static void survive(void)
 {
     uint64_t most = allocations_of_a_run();
     cr_assert_gt(most, CALLS);
@@ -122,6 +138,18 @@ Test(recorder_memory, recording_survives_any_lack_of_memory)
         record_with_failure(at, true);
         record_with_failure(at, false);
     }
+}
+
+Test(recorder_memory, recording_survives_any_lack_of_memory)
+{
+    survive();
+}
+
+Test(recorder_memory, a_timeline_survives_any_lack_of_memory)
+{
+    timeline = true;
+    survive();
+    timeline = false;
 }
 
 Test(recorder_memory, capture_that_runs_out_of_memory_is_closed)

@@ -5,23 +5,25 @@
  * EMBER_SEED chooses the first program, EMBER_ROUNDS how many, EMBER_PRINT
  * shows the events.
  */
+#include "lossy_stacks.h"
 #include "random.h"
-#include "synthetic_vm.h"
 
 #include <stdio.h>
 
 enum {
-    FUNCTIONS = 24,
+    FUNCTIONS = 28,
     STEPS = 120,
     MOST_DEPTH = 40,
     DEFAULT_ROUNDS = 20000,
-    UNTRACED_FROM = 20, /* these functions have no breakpoint */
+    UNTRACED_FROM = 24, /* these functions have no breakpoint */
+    WINDOW = 8,         /* its slot */
 };
 
 struct program {
     struct random random;
     struct vm vm;
     uint32_t functions; /* few of them make recursion likely */
+    bool windows;       /* from time to time there is one */
     bool told;          /* this VM tells of caught exceptions */
     struct vm_process *running;
 };
@@ -32,10 +34,11 @@ static bool one_in(struct program *program, uint32_t n)
 }
 
 /* Where it is unclear what an exception has left of the stack, a function that
- * is not traced could hide it for ever. */
+ * is not traced could hide it for ever; and it could stand where a frame was that a
+ * window had found. */
 static uint32_t any_function(struct program *program)
 {
-    bool traced = program->running->unclear;
+    bool traced = program->running->unclear || program->windows;
     if (!traced && one_in(program, 8))
         return UNTRACED_FROM + random_below(&program->random, FUNCTIONS - UNTRACED_FROM);
     return random_below(&program->random, program->functions);
@@ -56,9 +59,19 @@ static uint32_t frame_size(struct program *program)
     return one_in(program, 4) ? random_below(&program->random, size + 1) : size;
 }
 
+/* Where a frame of which no event told has returned, a call at its very depth looks like
+ * its tail call. */
+static bool is_ambiguous(const struct program *program, uint32_t size)
+{
+    const struct vm_frame *top = vm_top(program->running);
+    return top->left_silently && (!top->sized || size == top->size);
+}
+
 static void call(struct program *program)
 {
     uint32_t size = frame_size(program);
+    if (is_ambiguous(program, size) && size-- == 0)
+        return;
     if (program->running->frame_count < MOST_DEPTH)
         vm_call_from(&program->vm, program->running, size, any_function(program));
 }
@@ -106,6 +119,54 @@ static void displace(struct program *program)
     vm_displace(program->running, start, random_below(&program->random, 50));
 }
 
+static uint32_t *some_modules(struct program *program, uint32_t *count)
+{
+    uint32_t *modules = malloc(3 * sizeof *modules);
+    *count = 0;
+    for (uint32_t function = 0; function < UNTRACED_FROM; function += 8)
+        if (one_in(program, 2))
+            modules[(*count)++] = vm_mfa(function).module;
+    return modules;
+}
+
+static bool is_clear(const struct vm_process *p)
+{
+    return !p->unclear && p->stack_count < VM_MOST_STACKS - 2;
+}
+
+static bool all_are_clear(const struct vm *vm)
+{
+    bool clear = true;
+    for (uint32_t i = 0; i < vm->process_count; i++)
+        clear &= is_clear(vm->processes[i]);
+    return clear;
+}
+
+/* While no process runs. */
+static void open_window(struct program *program)
+{
+    struct vm *vm = &program->vm;
+    if (!program->windows || vm->captures[WINDOW].open || !one_in(program, 2) || !all_are_clear(vm))
+        return;
+    struct ember_capture options = vm_options(0);
+    options.timeline = vm->seed & 1;
+    options.fold_recursion = one_in(program, 2);
+    options.spawned = !one_in(program, 4);
+    if (one_in(program, 4))
+        options.modules = some_modules(program, &options.module_count);
+    vm_open_window(vm, WINDOW, &options);
+}
+
+/* Tracing begins anew when nobody records. */
+static void close_window(struct program *program)
+{
+    struct vm *vm = &program->vm;
+    if (vm->captures[WINDOW].open && one_in(program, 2))
+        vm_close(vm, WINDOW);
+    if (vm->run_count == 0 && one_in(program, 2))
+        vm_new_session(vm);
+}
+
 /* Another process runs. */
 static void reschedule(struct program *program)
 {
@@ -113,6 +174,8 @@ static void reschedule(struct program *program)
     if (program->running->unclear)
         return;
     vm_out(vm, program->running);
+    close_window(program);
+    open_window(program);
     vm_work(vm, program->running, random_below(&program->random, 1000));
     program->running = vm->processes[random_below(&program->random, vm->process_count)];
     vm_in(vm, program->running);
@@ -160,16 +223,6 @@ static void step(struct program *program)
         return_some(program, MOST_DEPTH);
 }
 
-static uint32_t *some_modules(struct program *program, uint32_t *count)
-{
-    uint32_t *modules = malloc(3 * sizeof *modules);
-    *count = 0;
-    for (uint32_t function = 0; function < FUNCTIONS; function += 8)
-        if (one_in(program, 2))
-            modules[(*count)++] = vm_mfa(function).module;
-    return modules;
-}
-
 static void open_captures(struct program *program)
 {
     uint32_t count = 1 + random_below(&program->random, 3);
@@ -178,6 +231,7 @@ static void open_captures(struct program *program)
         uint32_t target = ours ? UNTRACED_FROM + random_below(&program->random, FUNCTIONS - UNTRACED_FROM)
                                : random_below(&program->random, program->functions);
         struct ember_capture options = vm_options(target);
+        options.timeline = program->vm.seed & 1;
         options.hide_target = ours;
         options.fold_recursion = one_in(program, 2);
         options.spawned = !one_in(program, 4);
@@ -194,6 +248,20 @@ static void lose_some(struct program *program)
         program->vm.lose = random_below(&program->random, one_in(program, 4) ? 60 : 3);
 }
 
+/* Every stack that is shown is true, and no run stays open whose call is over. */
+static void check_losses(struct program *program)
+{
+    struct vm *vm = &program->vm;
+    lossy_check(vm, program->running);
+    if (!one_in(program, 10))
+        return;
+    for (int calls = 0; calls < 3; calls++)
+        ember_recorder_check_ends(&vm->recorder);
+    for (uint32_t i = 0; i < vm->run_count; i++)
+        cr_assert_not(vm->runs[i]->ended, "seed %lu %s: a run is open", (unsigned long)vm->seed,
+                      vm->doing);
+}
+
 static uint32_t run_program(uint64_t seed, bool lossy)
 {
     static struct program program;
@@ -205,6 +273,7 @@ static uint32_t run_program(uint64_t seed, bool lossy)
     program.functions = 2 + random_below(&program.random, UNTRACED_FROM - 2);
     program.vm.compare = !lossy;
     program.told = !one_in(&program, 4);
+    program.windows = one_in(&program, 3);
     for (uint32_t function = UNTRACED_FROM; function < FUNCTIONS; function++)
         program.vm.untraced[function] = true;
     program.running = vm_new_process(&program.vm, 1);
@@ -213,6 +282,8 @@ static uint32_t run_program(uint64_t seed, bool lossy)
         if (lossy)
             lose_some(&program);
         step(&program);
+        if (lossy)
+            check_losses(&program);
     }
     uint32_t finished = program.vm.finished_count;
     vm_fini(&program.vm);
@@ -236,9 +307,9 @@ Test(recorder_model, trees_are_those_of_the_model, .timeout = 600)
     cr_assert_gt(run_programs(false), 0, "too few runs to tell");
 }
 
-/* The model checks that the time of each run adds up, and that no words come
+/* The model checks besides that the time of each run adds up, and that no words come
  * from nowhere. */
-Test(recorder_model, sums_hold_when_events_are_lost, .timeout = 600)
+Test(recorder_model, stacks_and_sums_hold_when_events_are_lost, .timeout = 600)
 {
     cr_assert_gt(run_programs(true), 0, "too few runs to tell");
 }

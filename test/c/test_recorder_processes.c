@@ -103,9 +103,15 @@ Test(recorder_processes, names_of_processes_are_kept)
     vm_call(&vm, p, MAIN);
     child = vm_spawn(&vm, p, 20);
     struct ember_event initial = vm_event(&vm, child, EMBER_EVENT_INITIAL);
-    initial.stamp |= 3 << 4;
+    initial.stamp |= 3 << EMBER_EVENT_ARITY_SHIFT;
     initial.mfa = vm_mfa(B);
     vm_send(&vm, &initial);
+    for (uint64_t i = 0; i < 10; i++) {
+        struct ember_event above = vm_event(&vm, child, EMBER_EVENT_ANCESTOR);
+        above.stamp |= (i % 2) << EMBER_EVENT_ARITY_SHIFT;
+        above.value = 100 + i;
+        vm_send(&vm, &above);
+    }
     struct ember_event name = vm_event(&vm, p, EMBER_EVENT_REGISTER);
     name.value = 4711;
     vm_send(&vm, &name);
@@ -114,6 +120,11 @@ Test(recorder_processes, names_of_processes_are_kept)
     cr_assert_eq(vm.finished->processes[0].initial.module, 0);
     cr_assert_eq(vm.finished->processes[1].initial.function, vm_mfa(B).function);
     cr_assert_eq(vm.finished->processes[1].initial_arity, 3);
+    cr_assert_eq(vm.finished->processes[0].ancestor_count, 0);
+    cr_assert_eq(vm.finished->processes[1].ancestor_count, EMBER_MOST_ANCESTORS);
+    cr_assert_eq(vm.finished->processes[1].ancestors[2].word, 102);
+    cr_assert_not(vm.finished->processes[1].ancestors[2].named);
+    cr_assert(vm.finished->processes[1].ancestors[3].named);
     cr_assert_eq(vm.finished->processes[1].name, 0);
     vm_fini(&vm);
 }

@@ -47,9 +47,20 @@ Test(recorder_stacks, unfolded_recursion_is_cut_at_the_depth_limit)
         options.fold_recursion = false;
         start(layout);
         capture_with(recurse, &options);
-        cr_assert_eq(vm.finished->tree.count, NAIVE_MAX_NODE_DEPTH + 1);
+        cr_assert_eq(vm.finished->tree.count, NAIVE_MAX_NODE_DEPTH + 3); /* root, [deeper], A */
         cr_assert_eq(vm.finished->depth_cut, DEEP - (NAIVE_MAX_NODE_DEPTH - 1));
     }
+}
+
+/* In all stacks. */
+static uint64_t calls_of(uint32_t function)
+{
+    const struct ember_call_tree *tree = &vm.finished->tree;
+    uint64_t calls = 0;
+    for (uint32_t i = 0; i < tree->count; i++)
+        if (vm_function_of(&vm.recorder, tree->nodes[i].function) == function)
+            calls += tree->nodes[i].calls;
+    return calls;
 }
 
 static void recurse_mutually(void)
@@ -66,7 +77,9 @@ Test(recorder_stacks, mutual_recursion_is_unwound_below_the_depth_limit)
     {
         start(layout);
         capture(recurse_mutually);
-        cr_assert_eq(vm.finished->tree.count, NAIVE_MAX_NODE_DEPTH + 1);
+        cr_assert_eq(vm.finished->tree.count, NAIVE_MAX_NODE_DEPTH + 4);
+        cr_assert_eq(calls_of(A), DEEP / 2);
+        cr_assert_eq(calls_of(B), DEEP / 2);
     }
 }
 
@@ -247,4 +260,33 @@ Test(recorder_stacks, uncaught_exception_ends_the_run)
         cr_assert_eq(vm.finished->outcome, EMBER_OUTCOME_RAISED);
         cr_assert_eq(VM_NODE(&vm, 0, MAIN, A, B).own_ticks, 11);
     }
+}
+
+/* Intervals as long as a turn of another program are noted in whatever way they end. */
+static void work_long(void)
+{
+    call(A);
+    leaf();
+    call(B);
+    back();
+    work(EMBER_LONG_TICKS);
+    call(B);
+    work(EMBER_LONG_TICKS + 5);
+    back();
+    back();
+}
+
+Test(recorder_stacks, long_intervals_are_noted)
+{
+    start(&vm_layout_27);
+    capture(work_long);
+    uint64_t count = 0;
+    uint64_t ticks = 0;
+    for (uint32_t i = 0; i < vm.finished->tree.count; i++) {
+        count += vm.finished->tree.rare[i].long_own.count;
+        ticks += vm.finished->tree.rare[i].long_own.ticks;
+    }
+    cr_assert_eq(count, 2);
+    cr_assert_eq(ticks, 2 * EMBER_LONG_TICKS + 5 + 2);
+    vm_fini(&vm);
 }

@@ -33,8 +33,23 @@ Test(view_brendan_gregg, a_line_is_a_stack_and_a_number)
     char *text = write_sample("small", EMBER_METRIC_OWN_TIME);
     cr_assert_eq(strncmp(text, "<0.100.0>_shop:checkout/1;shop:checkout/1 10000\n", 48), 0);
     cr_assert_has(text, "\n<0.100.0>_shop:checkout/1;shop:checkout/1;lists:map/2;[gc] 10000\n");
-    cr_assert_has(text, "\n<0.100.0>_shop:checkout/1;shop:checkout/1;gen_server:call/3;[off-cpu] 15000\n");
+    cr_assert_has(text, "\n<0.100.0>_shop:checkout/1;shop:checkout/1;gen_server:call/3;[waiting] 12000\n");
+    cr_assert_has(text, ";gen_server:call/3;[preempted] 3000\n");
     cr_assert_has(text, "\n<0.101.0>_pricing;Jason.encode!/2;lists:map/2 39000\n");
+    drop(text);
+}
+
+/* What is new, what vanished, and a slice that one side alone has. */
+Test(view_brendan_gregg, a_comparison_has_two_numbers_a_line)
+{
+    char *text = write_sample("comparison", EMBER_METRIC_OWN_TIME);
+    cr_assert_has(text, ";shop:checkout/1;lists:map/2;shop:price/1 0 40000\n");
+    cr_assert_has(text, ";shop:checkout/1;shop:total/2 30000 0\n");
+    cr_assert_has(text, ";gen_server:call/3;[waiting] 3000 12000\n");
+    cr_assert_has(text, ";gen_server:call/3;[preempted] 0 3000\n");
+    cr_assert_has(text, ";Jason.encode!/2 90000 60000\n");
+    cr_assert_has(text, ";Jason.encode!/2;[gc] 2000 0\n");
+    cr_assert_eq(sum_of(text), 200000);
     drop(text);
 }
 

@@ -48,8 +48,8 @@ Test(view_chrome, it_says_that_it_is_no_timeline)
 Test(view_chrome, collections_and_waiting_stand_at_the_end)
 {
     char *text = write_sample("recursive", EMBER_METRIC_OWN_TIME);
-    cr_assert_has(text, "\"name\":\"[off-cpu]\",\"ts\":0.500},\n");
-    cr_assert_has(text, "\"name\":\"[off-cpu]\",\"ts\":0.507},\n");
+    cr_assert_has(text, "\"name\":\"[preempted]\",\"ts\":0.500},\n");
+    cr_assert_has(text, "\"name\":\"[preempted]\",\"ts\":0.507},\n");
     drop(text);
 }
 
@@ -64,9 +64,6 @@ Test(view_chrome, other_metrics)
 static void cr_assert_is_json(const char *sample)
 {
     char *text = write_sample(sample, EMBER_METRIC_OWN_TIME);
-    for (char *c = text; *c; c++) /* the reader knows no fractions */
-        if (*c == '.')
-            *c = '0';
     cr_assert(is_json(text), "not JSON: %.2000s", text);
     drop(text);
 }

@@ -25,23 +25,23 @@ Test(view_firefox, samples_lie_one_after_the_other)
                         "\"weight\":[0.0005,0.0015],\n\"weightType\":\"tracing-ms\",\"length\":2}");
     cr_assert_has(text, "\"nativeAllocations\":{\"stack\":[1,2],\n\"time\":[0,0.0005],\n"
                         "\"weight\":[80,80],\n\"weightType\":\"bytes\",\"length\":2}");
-    cr_assert_has(text, "\"stackTable\":{\"frame\":[0,4,5],\n\"prefix\":[null,0,1],\n\"length\":3}");
+    cr_assert_has(text, "\"stackTable\":{\"frame\":[0,6,7],\n\"prefix\":[null,0,1],\n\"length\":3}");
     drop(text);
 }
 
 Test(view_firefox, whole_milliseconds_have_no_fraction)
 {
     char *text = write_sample("small", EMBER_METRIC_OWN_TIME);
-    cr_assert_has(text, "\"weight\":[10,20,10,40,5,15,1],\n");
+    cr_assert_has(text, "\"weight\":[10,20,10,40,5,12,3,1],\n");
     drop(text);
 }
 
 Test(view_firefox, collections_and_waiting_are_stacks_of_their_own)
 {
     char *text = write_sample("recursive", EMBER_METRIC_OWN_TIME);
-    cr_assert_has(text, "\"stackTable\":{\"frame\":[0,4,1,4,2,5,4,1,6,2,5,6,5,5,6],\n"
+    cr_assert_has(text, "\"stackTable\":{\"frame\":[0,6,1,6,3,7,6,1,8,3,7,8,7,7,8],\n"
                         "\"prefix\":[null,0,1,1,3,3,5,6,6,8,6,10,1,12,0],\n\"length\":15}");
-    cr_assert_has(text, "\"category\":[1,2,3,0,1,1,1],\n");
+    cr_assert_has(text, "\"category\":[1,2,3,4,5,0,1,1,1],\n");
     drop(text);
 }
 
@@ -58,9 +58,6 @@ Test(view_firefox, other_metrics)
 static void cr_assert_is_json(const char *sample)
 {
     char *text = write_sample(sample, EMBER_METRIC_OWN_TIME);
-    for (char *c = text; *c; c++) /* the reader knows no fractions */
-        if (*c == '.')
-            *c = '0';
     cr_assert(is_json(text), "not JSON: %.2000s", text);
     drop(text);
 }

@@ -9,7 +9,7 @@
 
 extern const struct ember_view ember_view_html;
 
-enum { NUMBERS_PER_ROW = 7, DEEP = 10000, MANY = 200000, MOST_KEPT = 50000 };
+enum { NUMBERS_PER_ROW = 9, DEEP = 10000, MANY = 200000, MOST_KEPT = 50000 };
 
 /* ---- Pages --------------------------------------------------------------- */
 
@@ -105,7 +105,7 @@ static struct ember_process one_process[] = {
 
 static struct ember_node three_nodes[] = {
     {EMBER_NONE, EMBER_NONE, 0, {0, 0, 0, 0, 0}},
-    {0, 1, 0, {2, 100, 20, 3, 40}},
+    {0, 1, 0, {2, 100, 20, 3, 40, .waiting_ns = 15, .binary_bytes = 64}},
     {1, 0, 0, {7, 1000, 0, 0, -5}},
 };
 
@@ -124,9 +124,9 @@ Test(view_html, rows_name_caller_function_and_metrics)
     char *data = write_page(&profile);
     struct rows rows = rows_of(data);
     cr_assert_eq(rows.count, 3);
-    cr_assert_row(&rows, 0, (int64_t[]){0, 0, 0, 0, 0, 0, 0});
-    cr_assert_row(&rows, 1, (int64_t[]){1, 1, 2, 100, 20, 3, 40});
-    cr_assert_row(&rows, 2, (int64_t[]){1, 0, 7, 1000, 0, 0, -5});
+    cr_assert_row(&rows, 0, (int64_t[]){0, 0, 0, 0, 0, 0, 0, 0, 0});
+    cr_assert_row(&rows, 1, (int64_t[]){1, 1, 2, 100, 15, 5, 3, 40, 64});
+    cr_assert_row(&rows, 2, (int64_t[]){1, 0, 7, 1000, 0, 0, 0, -5, 0});
     cr_assert_has(data, "[\"lists:map/2\",\"lists\",\"map\",2]");
     cr_assert_has(data, "[\"Enum.map/2\",\"Elixir.Enum\",\"map\",2]");
     cr_assert_has(data, "{\"pid\":\"\\u003c0.1.0\\u003e\",\"name\":\"main\"");
@@ -140,14 +140,16 @@ Test(view_html, info_is_told)
     profile.info = (struct ember_info){
         .target = "shop:buy/1", .otp_release = "27", .start_us = -1, .duration_ns = UINT64_MAX,
         .events = 2, .lost = 3, .compensated_ns = 4, .raw_ns = 5, .depth_cut = 6, .calls = 7,
-        .fallbacks = EMBER_FALLBACK_STACK | EMBER_FALLBACK_CLOCK,
+        .fallbacks = EMBER_FALLBACK_STACK | EMBER_FALLBACK_CLOCK | EMBER_FALLBACK_BINARIES |
+                     EMBER_FALLBACK_WAITING,
         .outcome = EMBER_OUTCOME_EXITED,
+        .cut_by = EMBER_CUT_TIMEOUT,
     };
     char *data = write_page(&profile);
     cr_assert_has(data, "\"target\":\"shop:buy/1\",\"otp_release\":\"27\",\"start_us\":-1,"
                         "\"duration_ns\":18446744073709551615,\"events\":2,\"lost\":3,"
                         "\"compensated_ns\":4,\"raw_ns\":5,\"depth_cut\":6,\"calls\":7,"
-                        "\"outcome\":\"exited\",\"fallbacks\":[\"stack\",\"clock\"]");
+                        "\"cut_by\":1,\"outcome\":\"exited\",\"fallbacks\":[\"stack\",\"clock\",\"binaries\",\"waiting\"]");
     free(data);
 }
 
@@ -256,7 +258,7 @@ Test(view_html, deep_stacks)
     char *data = write_page(&profile);
     struct rows rows = rows_of(data);
     cr_assert_eq(rows.count, DEEP + 1);
-    cr_assert_row(&rows, DEEP, (int64_t[]){1, 0, 1, 2, 3, 4, 5});
+    cr_assert_row(&rows, DEEP, (int64_t[]){1, 0, 1, 2, 0, 3, 4, 5, 0});
     cr_assert_has(data, "\"stacks\":0,");
     free(rows.numbers);
     free(data);
@@ -269,7 +271,8 @@ static struct ember_profile many_stacks(void)
     struct ember_profile profile = reserve(MANY);
     for (uint32_t i = 1; i < MANY; i++)
         profile.nodes[i] = (struct ember_node){
-            i < 1000 ? 0 : i % 1000, i % 2, 0, {1, i * UINT64_C(10), i % 7, i % 5, (int64_t)i % 11 - 2}};
+            i < 1000 ? 0 : i % 1000, i % 2, 0, {1, i * UINT64_C(10), i % 7, i % 5, (int64_t)i % 11 - 2,
+                          .waiting_ns = i % 7 / 2, .binary_bytes = i % 3}};
     return profile;
 }
 
@@ -280,6 +283,8 @@ static struct ember_metrics sum_of(const struct ember_profile *profile)
         sum.calls += profile->nodes[i].own.calls;
         sum.own_ns += profile->nodes[i].own.own_ns;
         sum.off_cpu_ns += profile->nodes[i].own.off_cpu_ns;
+        sum.waiting_ns += profile->nodes[i].own.waiting_ns;
+        sum.binary_bytes += profile->nodes[i].own.binary_bytes;
         sum.gc_ns += profile->nodes[i].own.gc_ns;
         sum.words += profile->nodes[i].own.words;
     }
@@ -294,9 +299,11 @@ Test(view_html, totals_survive_pruning)
     struct rows rows = rows_of(data);
     cr_assert_eq(sum_column(&rows, 2), (int64_t)sum.calls);
     cr_assert_eq(sum_column(&rows, 3), (int64_t)sum.own_ns);
-    cr_assert_eq(sum_column(&rows, 4), (int64_t)sum.off_cpu_ns);
-    cr_assert_eq(sum_column(&rows, 5), (int64_t)sum.gc_ns);
-    cr_assert_eq(sum_column(&rows, 6), sum.words);
+    cr_assert_eq(sum_column(&rows, 4), (int64_t)sum.waiting_ns);
+    cr_assert_eq(sum_column(&rows, 5), (int64_t)(sum.off_cpu_ns - sum.waiting_ns));
+    cr_assert_eq(sum_column(&rows, 6), (int64_t)sum.gc_ns);
+    cr_assert_eq(sum_column(&rows, 7), sum.words);
+    cr_assert_eq(sum_column(&rows, 8), (int64_t)sum.binary_bytes);
     free(rows.numbers);
     free(data);
     free(profile.nodes);
@@ -340,13 +347,15 @@ Test(view_html, what_is_large_in_one_metric_stays)
     struct ember_profile profile = reserve(MANY);
     for (uint32_t i = 1; i < MANY; i++)
         profile.nodes[i] = (struct ember_node){0, 0, 0, {1000, 1000, 0, 0, 1000}};
+    profile.nodes[MANY - 4].own = (struct ember_metrics){.binary_bytes = 6666666};
     profile.nodes[MANY - 3].own = (struct ember_metrics){0, 0, 7777777, 0, 0};
     profile.nodes[MANY - 2].own = (struct ember_metrics){0, 0, 0, 0, 8888888};
     profile.nodes[MANY - 1].own = (struct ember_metrics){9999999, 0, 0, 0, 0};
     char *data = write_page(&profile);
-    cr_assert_has(data, ",0,0,0,7777777,0,0,\n");
-    cr_assert_has(data, ",0,0,0,0,0,8888888,\n");
-    cr_assert_has(data, ",0,9999999,0,0,0,0,\n");
+    cr_assert_has(data, ",0,0,0,0,0,0,0,6666666,\n");
+    cr_assert_has(data, ",0,0,0,0,7777777,0,0,0,\n");
+    cr_assert_has(data, ",0,0,0,0,0,0,8888888,0,\n");
+    cr_assert_has(data, ",0,9999999,0,0,0,0,0,0,\n");
     free(data);
     free(profile.nodes);
 }
@@ -384,5 +393,50 @@ Test(view_html, only_names_in_use_are_written)
     char *data = write_page(&profile);
     cr_assert_null(strstr(data, "lists:map/2"));
     cr_assert_has(data, "Enum.map/2");
+    free(data);
+}
+
+/* ---- Comparisons --------------------------------------------------------- */
+
+Test(view_html, comparison)
+{
+    struct ember_metrics own[] = {{0}, {3, 50, 0, 0, 9}, {3, 500, 0, 1, 2}};
+    struct ember_before before = {
+        .info = {.target = "work:old/0", .lost = 5},
+        .own = own, .scale = 1.5, .normalise = EMBER_NORMALISE_TIME,
+    };
+    struct ember_profile profile = small_profile();
+    profile.before = &before;
+    struct ember_sink sink;
+    ember_sink_init(&sink);
+    ember_view_html.write(&profile, &(struct ember_view_options){.width = EMBER_BEFORE}, &sink);
+    char *data = data_of(&sink);
+    cr_assert_has(data, "\n1,1,2,100,15,5,3,40,64,3,50,0,0,0,9,0");
+    cr_assert_has(data, "\n1,0,7,1000,0,0,0,-5,0,3,500,0,0,1,2,0");
+    cr_assert_has(data, "\"before\":{\"target\":\"work:old/0\"");
+    cr_assert_has(data, "\"scale_millionths\":1500000,\"normalise\":\"by time\"},\n\"width\":\"before\"");
+    free(data);
+    ember_sink_fini(&sink);
+}
+
+/* Large before is reason enough to be kept. */
+Test(view_html, vanished_stacks_are_kept_by_what_they_were)
+{
+    static struct ember_node nodes[MANY + 2];
+    static struct ember_metrics own[MANY + 2];
+    struct ember_before before = {.own = own, .scale = 1};
+    struct ember_profile profile = small_profile();
+    profile.nodes = nodes;
+    profile.node_count = MANY + 2;
+    profile.before = &before;
+    nodes[0] = (struct ember_node){EMBER_NONE, EMBER_NONE, 0, {0}};
+    for (uint32_t i = 1; i < profile.node_count; i++) {
+        nodes[i] = (struct ember_node){0, i % 2, 0, {1, 1000, 0, 0, 10}};
+        own[i] = (struct ember_metrics){1, 1000, 0, 0, 10};
+    }
+    nodes[MANY + 1].own = (struct ember_metrics){0};
+    own[MANY + 1] = (struct ember_metrics){77, 5000000, 0, 0, 0};
+    char *data = write_page(&profile);
+    cr_assert_has(data, ",0,0,0,0,0,0,0,77,5000000,0,0,0,0,0");
     free(data);
 }

@@ -8,7 +8,7 @@ extern const struct ember_view ember_view_perf;
 extern const struct ember_view ember_view_perf_symbols;
 
 enum { LOST = 2, COMM = 3, SAMPLE = 9, MMAP2 = 10, KSYMBOL = 17 };
-enum { HEADER = 8 };
+enum { HEADER = 8, PSEUDO = 6 /* frames that are no functions, before these */ };
 
 static struct ember_sink file;
 
@@ -90,8 +90,8 @@ static void drop(void)
 
 static void cr_assert_totals(const char *sample)
 {
-    uint64_t expected[4] = {0};
-    uint64_t sums[4] = {0};
+    uint64_t expected[5] = {0};
+    uint64_t sums[5] = {0};
     uint64_t time = 0;
     write_perf(sample, (struct ember_view_options){0});
     for (uint32_t i = 0; i < profile.node_count; i++) {
@@ -99,12 +99,13 @@ static void cr_assert_totals(const char *sample)
         expected[1] += own->own_ns + own->off_cpu_ns + own->gc_ns;
         expected[2] += own->words > 0 ? (uint64_t)own->words * 8 : 0;
         expected[3] += own->calls;
+        expected[4] += own->binary_bytes;
     }
     for (struct record record = first_record(); next_record(&record);) {
         if (record.type != SAMPLE)
             continue;
         struct sample s = sample_at(record.at);
-        cr_assert(s.id >= 1 && s.id <= 3);
+        cr_assert(s.id >= 1 && s.id <= 4);
         cr_assert_geq(s.time, time);
         cr_assert_eq(record.end - record.at, HEADER + 48 + 8 * s.frames);
         time = s.time;
@@ -156,7 +157,7 @@ Test(view_perf, a_stack)
     cr_assert_eq(s.period, 10000000);
     cr_assert_eq(s.frames, 4);
     size_t chain = record.at + HEADER + 48;
-    uint64_t first = number(find(KSYMBOL, 4).at + HEADER, 8); /* of the functions */
+    uint64_t first = number(find(KSYMBOL, PSEUDO).at + HEADER, 8); /* of the functions */
     cr_assert_eq(number(chain, 8), (uint64_t)-128);
     cr_assert_eq(number(chain + 8, 8), number(find(KSYMBOL, 0).at + HEADER, 8) + 1);
     cr_assert_eq(number(chain + 16, 8), first + 16 + 5);
@@ -168,8 +169,8 @@ Test(view_perf, a_stack)
 Test(view_perf, threads_and_functions_have_names)
 {
     write_perf("small", (struct ember_view_options){0});
-    cr_assert_eq(count(KSYMBOL), 4 + profile.function_count);
-    cr_assert_str_eq(file.data + find(KSYMBOL, 5).at + HEADER + 16, "lists:map/2");
+    cr_assert_eq(count(KSYMBOL), PSEUDO + profile.function_count);
+    cr_assert_str_eq(file.data + find(KSYMBOL, PSEUDO + 1).at + HEADER + 16, "lists:map/2");
     cr_assert_eq(count(COMM), 3);
     cr_assert_str_eq(file.data + find(COMM, 2).at + HEADER + 8, "<0.101.0> pricing");
     cr_assert_eq(count(MMAP2), 0);
@@ -183,7 +184,7 @@ Test(view_perf, names_have_a_limit)
     memset(longest, 'x', 70000);
     profile.functions[0].text = profile.processes[0].pid_text = longest;
     file = written_sink(&ember_view_perf, EMBER_METRIC_CALLS);
-    cr_assert_eq(strlen(file.data + find(KSYMBOL, 4).at + HEADER + 16), 511);
+    cr_assert_eq(strlen(file.data + find(KSYMBOL, PSEUDO).at + HEADER + 16), 511);
     cr_assert_eq(strlen(file.data + find(COMM, 1).at + HEADER + 8), 255);
     profile.functions[0].text = "";
     free(longest);
@@ -229,10 +230,10 @@ Test(view_perf_symbols, symbols)
     cr_assert_eq(memcmp(header.e_ident, ELFMAG, SELFMAG), 0);
     cr_assert_eq(header.e_shoff + sizeof sections, file.size);
     memcpy(sections, file.data + header.e_shoff, sizeof sections);
-    cr_assert_eq(sections[2].sh_size, (5 + profile.function_count) * sizeof symbol);
-    memcpy(&symbol, file.data + sections[2].sh_offset + 6 * sizeof symbol, sizeof symbol);
+    cr_assert_eq(sections[2].sh_size, (1 + PSEUDO + profile.function_count) * sizeof symbol);
+    memcpy(&symbol, file.data + sections[2].sh_offset + (2 + PSEUDO) * sizeof symbol, sizeof symbol);
     cr_assert_str_eq(file.data + sections[3].sh_offset + symbol.st_name, "lists:map/2");
-    cr_assert_eq(symbol.st_value, 0x1000 + 5 * 16);
+    cr_assert_eq(symbol.st_value, 0x1000 + (PSEUDO + 1) * 16);
     cr_assert_str_eq(file.data + sections[4].sh_offset + sections[2].sh_name, ".symtab");
     drop();
 }

@@ -43,7 +43,7 @@ Test(view_perf_script, a_stack_is_sampled_at_its_begin_and_its_end)
 Test(view_perf_script, collections_and_waiting_are_frames)
 {
     char *text = write_sample("recursive", EMBER_METRIC_OWN_TIME);
-    cr_assert_has(text, ":          2 time-ns: \n\t       1 [off-cpu] ([emberl])\n"
+    cr_assert_has(text, ":          2 time-ns: \n\t       1 [preempted] ([emberl])\n"
                         "\t      10 tree:walk/1 (tree)\n\t      10 tree:walk/1 (tree)\n\n");
     drop(text);
 }

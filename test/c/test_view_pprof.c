@@ -4,7 +4,7 @@
 
 extern const struct ember_view ember_view_pprof;
 
-enum { TYPES = 6 };
+enum { TYPES = 8 };
 
 /* ---- a reader ------------------------------------------------------------ */
 
@@ -134,12 +134,14 @@ static void cr_assert_totals(const char *sample)
         total.calls += own->calls;
         total.own_ns += own->own_ns;
         total.off_cpu_ns += own->off_cpu_ns;
+        total.waiting_ns += own->waiting_ns;
+        total.binary_bytes += own->binary_bytes;
         total.gc_ns += own->gc_ns;
         total.words += own->words > 0 ? own->words : 0;
     }
     uint64_t expected[TYPES] = {total.calls, total.own_ns + total.off_cpu_ns + total.gc_ns,
-                                total.own_ns, total.off_cpu_ns, total.gc_ns,
-                                (uint64_t)total.words * 8};
+                                total.own_ns, total.off_cpu_ns, total.waiting_ns, total.gc_ns,
+                                (uint64_t)total.words * 8, total.binary_bytes};
     uint64_t sums[TYPES] = {0};
     uint32_t locations = count(4);
     struct bytes in = whole();
@@ -182,7 +184,7 @@ Test(view_pprof, a_sample)
     cr_assert_eq(read_all(find(sample, 1, 0).bytes, stack, 4), 2);
     cr_assert_arr_eq(stack, ((uint64_t[]){2, 1}), 2 * sizeof stack[0]);
     read_all(find(sample, 2, 0).bytes, values, TYPES);
-    cr_assert_arr_eq(values, ((uint64_t[]){50, 30000000, 20000000, 0, 10000000, 32000}),
+    cr_assert_arr_eq(values, ((uint64_t[]){50, 30000000, 20000000, 0, 0, 10000000, 32000, 0}),
                      sizeof values);
     struct bytes label = find(sample, 3, 0).bytes;
     cr_assert_str_eq(string(find(label, 1, 0).value), "pid");

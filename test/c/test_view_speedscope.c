@@ -22,14 +22,14 @@ static void drop(char *text)
 Test(view_speedscope, a_sample_is_a_stack_from_its_process_down)
 {
     char *text = write_sample("merge");
-    cr_assert_has(text, "{\"name\":\"[gc]\"},\n{\"name\":\"[off-cpu]\"},\n{\"name\":\"[pruned]\"},\n"
+    cr_assert_has(text, "{\"name\":\"[gc]\"},\n{\"name\":\"[waiting]\"},\n{\"name\":\"[preempted]\"},\n{\"name\":\"[off-cpu]\"},\n{\"name\":\"[pruned]\"},\n"
                         "{\"name\":\"\\u003c0.1.0\\u003e work:run/0\"},\n"
                         "{\"name\":\"\\u003c0.2.0\\u003e work:run/0\"},\n"
                         "{\"name\":\"work:run/0\",\"file\":\"work\"},\n"
                         "{\"name\":\"work:step/1\",\"file\":\"work\"}]");
     cr_assert_has(text, "\"name\":\"time \\u003c0.2.0\\u003e work:run/0\",\"unit\":\"nanoseconds\","
                         "\"startValue\":0,\"endValue\":2000,\n"
-                        "\"samples\":[[4,5],\n[4,5,6]],\n\"weights\":[500,1500]}");
+                        "\"samples\":[[6,7],\n[6,7,8]],\n\"weights\":[500,1500]}");
     cr_assert_has(text, "\"unit\":\"bytes\",\"startValue\":0,\"endValue\":160,\n");
     cr_assert_has(text, "\"activeProfileIndex\":1}");
     drop(text);
@@ -38,7 +38,7 @@ Test(view_speedscope, a_sample_is_a_stack_from_its_process_down)
 Test(view_speedscope, time_off_the_cpu_and_in_collections_has_frames)
 {
     char *text = write_sample("recursive");
-    cr_assert_has(text, "\"samples\":[[3,6],\n[3,6,0],\n[3,6,6],\n[3,6,6,1],\n[3,6,6,4],\n");
+    cr_assert_has(text, "\"samples\":[[5,8],\n[5,8,0],\n[5,8,8],\n[5,8,8,2],\n[5,8,8,6],\n");
     cr_assert_has(text, "\"weights\":[1000,1,200,3,30,");
     drop(text);
 }
@@ -58,7 +58,7 @@ Test(view_speedscope, names_that_stand_twice_are_one_frame)
     profile.functions[1] = profile.functions[0];
     char *text = written(&ember_view_speedscope, EMBER_METRIC_CALLS);
     cr_assert_null(strstr(strstr(text, "\"file\":\"work\"") + 1, "\"file\":\"work\""));
-    cr_assert_has(text, "[[4,5],\n[4,5,5]]");
+    cr_assert_has(text, "[[6,7],\n[6,7,7]]");
     drop(text);
 }
 

@@ -33,7 +33,7 @@ Test(view_svg, time_off_the_cpu_and_in_collections_stands_at_the_end)
 {
     char *text = write_sample("recursive", EMBER_METRIC_OWN_TIME);
     cr_assert_has(text, "<g><title>[gc]\n1 ns, 0.00 %</title>");
-    cr_assert_has(text, "<g><title>[off-cpu]\n3 ns, 0.00 %</title>");
+    cr_assert_has(text, "<g><title>[preempted]\n3 ns, 0.00 %</title>");
     drop(text);
 }
 

@@ -64,6 +64,8 @@ static unsigned leave(uint32_t target, uint64_t pid, struct ember_admitted *runs
 {
     pthread_rwlock_rdlock(&grace);
     unsigned count = ember_admission_leave(admission, target, pid, runs);
+    for (unsigned i = 0; i < count; i++)
+        ember_admission_end(admission, &runs[i]);
     pthread_rwlock_unlock(&grace);
     return count;
 }

@@ -51,7 +51,7 @@ value_is_the_default_test() ->
 
 return_test_() ->
     [{atom_to_list(Return), fun() -> in_directory(#{return => Return}, fun returned/1) end}
-     || Return <- [value, filename, flamegraph, profile, all]].
+     || Return <- [value, filename, flamegraph, profile, data, all]].
 
 returned(#{return := Return, output_directory := Directory} = Options) ->
     Result = emberl:apply(?PAIR, Options#{output_format => brendan_gregg, metric => calls}),
@@ -69,6 +69,10 @@ check_returned(flamegraph, Graph, Files) ->
     ?assertEqual([], Files);
 check_returned(profile, Profile, Files) ->
     ?assertMatch(#{outcome := returned}, emberl_profile:info(Profile)),
+    ?assertEqual([], Files);
+check_returned(data, Result, Files) ->
+    #{result := {ok, {1, 1}}, profile := Profile} = Result,
+    ?assertEqual(returned, outcome(Profile)),
     ?assertEqual([], Files);
 check_returned(all, Result, Files) ->
     #{result := {ok, {1, 1}}, profile := Profile, file := File} = Result,
@@ -146,17 +150,100 @@ memory_limit_test_() ->
 memory_limit() ->
     Profile = emberl:apply(fun() -> emberl_work:grove(16) end,
                            (profile())#{memory_limit => 1 bsl 20, fold_recursion => false}),
-    ?assertMatch(#{outcome := unfinished, complete := false}, emberl_profile:info(Profile)),
+    ?assertMatch(#{outcome := unfinished, complete := false, cut_by := memory_limit},
+                 emberl_profile:info(Profile)),
     ?assert(maps:get(stacks, emberl_profile:info(Profile)) > 1000).
 
-%% The VM traces no process that has asked for privacy.
+%% Why a profile is not of the whole call, also in a file and in html.
+cut_by_test_() ->
+    [{atom_to_list(Why), {timeout, 60, fun() -> cut_by(Why) end}}
+     || Why <- [none, timeout, stopped, memory_limit, untraced]].
+
+cut_by(Why) ->
+    Profile = cut(Why),
+    ?assertEqual({Why, Why =:= none}, told(Profile)),
+    {ok, Binary} = emberl_profile:to_binary(Profile),
+    {ok, Read} = emberl_profile:from_binary(Binary),
+    ?assertEqual(told(Profile), told(Read)),
+    ?assertEqual(told(Profile), told(emberl_profile:merge([cut(none), Profile]))),
+    Number = string:str([none, timeout, stopped, memory_limit, untraced], [Why]) - 1,
+    Field = io_lib:format("\"cut_by\":~b", [Number]),
+    ?assertMatch({match, _}, re:run(emberl_profile:format(Profile, html), Field)).
+
+told(Profile) ->
+    #{cut_by := Why, complete := Complete} = emberl_profile:info(Profile),
+    {Why, Complete}.
+
+cut(none) ->
+    emberl:apply(?PAIR, profile());
+cut(timeout) ->
+    emberl:apply(fun() -> emberl_test:wait_until(fun() -> not emberl_test:running() end) end,
+                 (profile())#{timeout => 30});
+cut(stopped) ->
+    emberl:apply(fun() -> emberl:stop() end, profile());
+cut(memory_limit) ->
+    emberl:apply(fun() -> emberl_work:grove(16) end,
+                 (profile())#{memory_limit => 1 bsl 20, fold_recursion => false});
+cut(untraced) ->
+    emberl_test:in_process(fun() ->
+        emberl:apply(fun() -> process_flag(sensitive, true), emberl_work:pair(1) end, #{return => profile})
+    end).
+
+%% The VM traces no process that has asked for privacy. It keeps that.
 sensitive_test() ->
     Result = emberl_test:in_process(
                fun() ->
                        process_flag(sensitive, true),
-                       stack_of(fun() -> emberl:apply(?PAIR, profile()) end)
+                       Refused = stack_of(fun() -> emberl:apply(fun() -> exit(was_run) end, profile()) end),
+                       {Refused, process_flag(sensitive, true)}
                end),
-    ?assertMatch({{error, not_traced}, _}, Result).
+    ?assertMatch({{{error, {bad_target, _, <<_/binary>>}}, _}, true}, Result).
+
+%% ---- there is no profile, though the function has run ----
+
+no_profile_test_() ->
+    [{lists:flatten(io_lib:format("~p: ~p", [Why, Return])),
+      fun() -> in_directory(#{return => Return}, fun(Options) -> no_profile(Why, Options) end) end}
+     || Why <- [too_deep, stopped, killed], Return <- [value, all, data, filename, flamegraph, profile]].
+
+no_profile(Why, #{return := Return} = Options) ->
+    logger:set_primary_config(level, none),
+    Result = stack_of(fun() -> without_profile(Why, Options) end),
+    {ok, _} = application:ensure_all_started(emberl),
+    logger:set_primary_config(level, notice),
+    check_no_profile(Return, Result),
+    ?assertEqual({ok, {1, 1}}, emberl_test:works()).
+
+check_no_profile(value, Value) ->
+    ?assertEqual({returned, the_value}, Value);
+check_no_profile(all, {returned, #{result := Result, profile := Missing, file := Missing}}) ->
+    check_missing(Result, Missing);
+check_no_profile(data, {returned, #{result := Result, profile := Missing}}) ->
+    check_missing(Result, Missing);
+check_no_profile(_Return, Raised) ->
+    {{error, {Tag, _, <<_/binary>>}}, _} = Raised,
+    ?assert(lists:member(Tag, [not_traced, unknown_capture, unavailable])).
+
+check_missing(Result, Missing) ->
+    ?assertEqual({ok, the_value}, Result),
+    ?assertMatch({error, {_, _, <<_/binary>>}}, Missing).
+
+without_profile(too_deep, Options) ->
+    nested(7, fun() -> emberl:apply(fun() -> the_value end, Options) end);
+without_profile(stopped, Options) ->
+    emberl:apply(fun() -> application:stop(emberl), the_value end, Options);
+without_profile(killed, Options) ->
+    emberl:apply(fun() -> exit(whereis(emberl_control), kill), the_value end, Options).
+
+%% A call within N others.
+nested(0, Fun) ->
+    Fun();
+nested(N, Fun) ->
+    #{result := Result} = emberl:apply(fun() -> nested(N - 1, Fun) end, #{return => data}),
+    again(Result).
+
+again({ok, Value}) -> Value;
+again({Class, Reason, Stack}) -> erlang:raise(Class, Reason, Stack).
 
 %% ---- refusals: raised, and the function is not run ----
 
@@ -193,7 +280,21 @@ info_test() ->
       compensated_ns := Compensated} = Info,
     ?assert(Start >= Before - 1000 andalso Start =< erlang:system_time(microsecond)),
     ?assert(Events >= 3001),
-    ?assert(Raw =< Duration andalso Compensated =< Raw).
+    ?assert(Raw =< Duration andalso Compensated =< Raw),
+    ?assert(is_boolean(maps:get(doubtful, Info))).
+
+%% The more events, the less sure; nothing is subtracted without compensation.
+uncertainty_test() ->
+    Uncertainty = fun(Loops, Compensate) ->
+                          Profile = emberl:apply({emberl_work, loop, [Loops]},
+                                                 (profile())#{compensate => Compensate}),
+                          [?assert(U >= 0 andalso Own >= 0)
+                           || #{uncertainty_ns := U, own_ns := Own} <- emberl_profile:stacks(Profile)],
+                          lists:sum([U || #{uncertainty_ns := U} <- emberl_profile:functions(Profile)])
+                  end,
+    ?assert(Uncertainty(100, true) > 0),
+    ?assert(Uncertainty(10000, true) > Uncertainty(100, true)),
+    ?assertEqual(0, Uncertainty(1000, false)).
 
 %% Times of all stacks add up to what is told of the whole.
 sums_test_() ->

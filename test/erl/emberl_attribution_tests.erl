@@ -25,6 +25,50 @@ share(Metric, Stack, Function, Argument) ->
     Own = [maps:get(Metric, Row) || #{stack := MFAs} = Row <- Rows, [F || {_, F, _} <- MFAs] =:= Stack],
     lists:sum(Own) / lists:sum([maps:get(Metric, Row) || Row <- Rows]).
 
+%% Waiting is told from being preempted: what is short of a processor is not waiting.
+waiting_test_() ->
+    {timeout, 60, fun waiting/0}.
+
+waiting() ->
+    ?assertMatch(#{waiting := true}, emberl_nif:stats()),
+    Others = [spawn_link(fun emberl_work:forever/0) || _ <- lists:seq(1, 2 * erlang:system_info(schedulers))],
+    Profile = emberl_test:profile({emberl_work, wait_and_burn, [200]}, #{modules => [emberl_work]}),
+    [unlink_and_kill(Pid) || Pid <- Others],
+    ByName = maps:from_list([{F, Row} || #{mfa := {_, F, _}} = Row <- emberl_profile:functions(Profile)]),
+    #{wait_for := #{off_cpu_ns := Waited, waiting_ns := Waiting},
+      count_down := #{off_cpu_ns := Preempted, waiting_ns := 0}} = ByName,
+    ?assertEqual(Waited, Waiting),
+    ?assert(Waiting >= 200_000_000),
+    ?assert(Preempted > 0).
+
+unlink_and_kill(Pid) ->
+    unlink(Pid),
+    exit(Pid, kill).
+
+%% Binaries outside the heap, by the function that made them.
+binaries_test_() ->
+    {timeout, 60, fun binaries/0}.
+
+binaries() ->
+    ?assertMatch(#{binaries := true}, emberl_nif:stats()),
+    Profile = emberl_test:in_process(
+                fun() -> emberl_test:profile({emberl_work, binaries, [8000000]}, #{modules => [emberl_work]}) end),
+    Bytes = [{F, B} || #{mfa := {_, F, _}, binary_bytes := B} <- emberl_profile:functions(Profile), B > 0],
+    ?assertMatch([{large_binary, B}] when B >= 8000000 andalso B < 8001000, Bytes).
+
+%% What there was before the first collection is not known, but not more than what
+%% the VM allows.
+captured_binaries_test_() ->
+    {timeout, 60, fun captured_binaries/0}.
+
+captured_binaries() ->
+    {ok, Capture} = emberl:start_capture({emberl_work, binaries, 1}, 1,
+                                         #{return => profile, modules => [emberl_work]}),
+    emberl_test:in_process(fun() -> emberl_work:binaries(16000000) end),
+    {ok, [Profile]} = emberl:await(Capture, infinity),
+    [Bytes] = [B || #{mfa := {_, large_binary, _}, binary_bytes := B} <- emberl_profile:functions(Profile)],
+    ?assert(Bytes > 15500000 andalso Bytes =< 16000000, Bytes).
+
 %% A collection's time is told apart, where it happened.
 collection_test() ->
     Profile = emberl_test:in_process(

@@ -225,6 +225,8 @@ quietly(Fun) ->
 
 several() ->
     [{"overlapping captures on one process", fun overlapping/0},
+     {"words while another capture waits", fun words_beside_another/0},
+     {"many calls", {timeout, 60, fun many_calls/0}},
      {"two captures of one function", fun two_of_one/0},
      {"inside apply", fun inside_apply/0},
      {"the same function inside apply of it", fun same_inside_apply/0},
@@ -242,6 +244,24 @@ overlapping() ->
     Pair = #{[pair] => 1, [pair, leaf] => 2},
     ?assertEqual([Pair, Pair, Pair], [shape(P) || P <- captured(Inner)]),
     ?assertEqual([#{[leaf] => 1}], [shape(P) || P <- captured(Leaf)]).
+
+%% What is kept of each call counts for the limit, and merged calls are kept once.
+many_calls() ->
+    Options = (profiles())#{memory_limit => 1 bsl 20},
+    Each = start(?MFA(leaf, 1), 100000, Options),
+    Merged = start(?MFA(leaf, 1), 100000, Options#{merge => true}),
+    [emberl_work:leaf(N) || N <- lists:seq(1, 100000)],
+    ?assertMatch({incomplete, limit, [_ | _]}, emberl:await(Each, infinity)),
+    [Profile] = captured(Merged),
+    ?assertEqual(#{[leaf] => 100000}, shape(Profile)),
+    ?assertMatch(#{calls := 100000, lost := 0, complete := true}, emberl_profile:info(Profile)).
+
+words_beside_another() ->
+    Capture = start(?MFA(pair, 1), 100, profiles()),
+    Profile = emberl:apply(?MFA(fork, [1]), profiles()),
+    emberl:stop(Capture),
+    Words = [{F, W} || #{mfa := {_, F, _}, words := W} <- emberl_profile:functions(Profile)],
+    ?assertEqual([{fork, 0}, {leaf, 0}, {pair, 2 * 3}], lists:sort(Words)).
 
 two_of_one() ->
     One = start(?MFA(deep_leaf, 1), 1, profiles()),
@@ -280,7 +300,8 @@ apply_inside_apply() ->
 
 too_many() ->
     Captures = [start(?MFA(leaf, 1), 1, profiles()) || _ <- lists:seq(1, 64)],
-    ?assertEqual({error, too_many_captures}, emberl:start_capture(?MFA(leaf, 1), 1, profiles())),
+    ?assertMatch({error, {too_many_captures, ?MFA(leaf, 1), <<_/binary>>}},
+                 emberl:start_capture(?MFA(leaf, 1), 1, profiles())),
     [?assertEqual({incomplete, stopped, []}, emberl:stop(C)) || C <- Captures],
     ?assertNot(emberl_test:running()).
 
@@ -289,9 +310,13 @@ too_many() ->
 waiting() ->
     [{"await times out and can be repeated", fun await_again/0},
      {"await of another process", fun await_elsewhere/0},
+     {"await with a wrong timeout", fun await_wrongly/0},
+     {"await of something else", fun no_capture/0},
      {"after the result it is unknown", fun await_twice/0},
      {"two that wait", fun two_wait/0},
      {"a stop of what another awaits", fun stop_awaited/0},
+     {"the target's module is loaded again", {timeout, 60, fun loaded_again/0}},
+     {"the target's module is gone for a while", {timeout, 60, fun gone_and_loaded/0}},
      {"stop has what is under way", fun stop_under_way/0},
      {"stop/0 ends all and answers who waits", fun stop_all/0},
      {"the end of who started it", fun owner_dies/0},
@@ -305,6 +330,24 @@ await_again() ->
     emberl_work:pair(1),
     ?assertMatch([_], captured(Capture)).
 
+%% Refused to the caller; the capture, and everybody else's, goes on.
+await_wrongly() ->
+    Capture = start(?MFA(pair, 1), 1, profiles()),
+    [?assertMatch({error, {bad_timeout, Timeout, <<_/binary>>}}, emberl:await(Capture, Timeout))
+     || Timeout <- [foo, -1, 1.5, 1 bsl 32, 1 bsl 100]],
+    emberl_work:pair(1),
+    ?assertMatch([_], captured(Capture)).
+
+%% What else is handed to await and stop; what they take is small enough to be shown.
+no_capture() ->
+    [?assertMatch({error, {bad_capture, Other, <<_/binary>>}}, Call)
+     || Other <- [foo, 1, {}], Call <- [emberl:await(Other, 1), emberl:stop(Other)]],
+    ?assertMatch({error, {bad_capture, _, <<_/binary>>}}, emberl:await(self(), 1)),
+    ?assertMatch({error, {unknown_sampler, _, <<_/binary>>}}, emberl:stop(self())),
+    Capture = start(?MFA(pair, 1), 1, profiles()),
+    ?assert(length(io_lib:format("~p", [Capture])) < 80),
+    emberl:stop(Capture).
+
 await_elsewhere() ->
     Capture = start(?MFA(pair, 1), 1, profiles()),
     emberl_work:pair(1),
@@ -314,8 +357,8 @@ await_twice() ->
     Capture = start(?MFA(pair, 1), 1, profiles()),
     emberl_work:pair(1),
     captured(Capture),
-    ?assertEqual({error, unknown_capture}, emberl:await(Capture, 0)),
-    ?assertEqual({error, unknown_capture}, emberl:stop(Capture)).
+    ?assertMatch({error, {unknown_capture, _, <<_/binary>>}}, emberl:await(Capture, 0)),
+    ?assertMatch({error, {unknown_capture, _, <<_/binary>>}}, emberl:stop(Capture)).
 
 %% A process that awaits the capture, and exits with what it gets.
 awaited(Capture) ->
@@ -334,13 +377,49 @@ two_wait() ->
 %% The one who waits gets what there is, and the server lives on.
 stop_awaited() ->
     Capture = start(?MFA(pair, 1), 1, profiles()),
-    Server = whereis(emberl_server),
+    Server = whereis(emberl_control),
     {Pid, Monitor} = awaited(Capture),
     ?assertEqual({error, already_awaited}, emberl:stop(Capture)),
     receive
         {'DOWN', Monitor, process, Pid, Result} -> ?assertEqual({incomplete, stopped, []}, Result)
     end,
-    ?assertEqual(Server, whereis(emberl_server)).
+    ?assertEqual(Server, whereis(emberl_control)).
+
+%% The new code is captured, with two captures of the function and more calls to come.
+loaded_again() ->
+    with_versions(fun(Load) ->
+        Load(1),
+        Captures = [start({emberl_versions, version, 0}, N, values()) || N <- [2, 3]],
+        emberl_versions:version(),
+        Load(2),
+        ?assertEqual([[1, 2], [1, 2, 2]], while_called(fun() -> [captured(C) || C <- Captures] end))
+    end).
+
+gone_and_loaded() ->
+    with_versions(fun(Load) ->
+        Load(1),
+        Capture = start({emberl_versions, version, 0}, 1, values()),
+        emberl_test:unload(emberl_versions),
+        timer:sleep(500), % longer than it takes to look for it
+        Load(2),
+        ?assertEqual([2], while_called(fun() -> captured(Capture) end))
+    end).
+
+with_versions(Fun) ->
+    try Fun(fun load_version/1)
+    after emberl_test:unload(emberl_versions)
+    end.
+
+load_version(N) ->
+    Text = lists:flatten(io_lib:format("version() -> ~b.", [N])),
+    code:purge(emberl_versions),
+    {module, _} = code:load_binary(emberl_versions, "", emberl_test:compile(emberl_versions, [Text])).
+
+while_called(Fun) ->
+    Busy = emberl_test:busy(fun() -> emberl_versions:version() end),
+    Result = Fun(),
+    emberl_test:stop(Busy),
+    Result.
 
 stop_under_way() ->
     Capture = start(?MFA(wait_for, 1), 2, profiles()),
@@ -372,7 +451,7 @@ stop_all() ->
 
 owner_dies() ->
     Capture = in_process(fun() -> start(?MFA(pair, 1), 1, profiles()) end),
-    wait_until(fun() -> emberl:await(Capture, 0) =:= {error, unknown_capture} end),
+    wait_until(fun() -> element(1, element(2, emberl:await(Capture, 0))) =:= unknown_capture end),
     ?assertNot(emberl_test:running()).
 
 capture_1() ->

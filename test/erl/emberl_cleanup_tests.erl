@@ -5,6 +5,8 @@
 
 -include_lib("eunit/include/eunit.hrl").
 
+-export([state/0]).
+
 -import(emberl_test, [wait_until/1, wait_dead/1]).
 
 -define(FOREVER, {emberl_work, forever, 0}).
@@ -26,11 +28,20 @@ ends() ->
      {"capture is refused", fun() -> emberl:capture({emberl_work, leaf, 7}) end},
      {"who waits for a capture is killed", fun() -> killed(fun() -> emberl:capture(?FOREVER) end) end},
      {"who started a capture ends", fun() -> emberl_test:in_process(fun forever_captured/0) end},
-     {"the server is killed", fun server_killed/0},
+     {"the server is killed", fun() -> server_killed(fun forever_captured/0) end},
      {"the server is killed in apply", fun server_killed_in_apply/0},
-     {"the janitor is killed", fun janitor_killed/0},
+     {"the janitor is killed", fun() -> janitor_killed(forever_captured()) end},
      {"both are killed", fun both_killed/0},
-     {"the application is stopped", fun application_stopped/0}].
+     {"the supervisor is killed", fun supervisor_killed/0},
+     {"all are killed", fun() -> all_killed(fun forever_captured/0) end},
+     {"the application is stopped", fun application_stopped/0},
+     {"a window ends", fun() -> emberl_control:await(window(1), infinity) end},
+     {"a window is stopped", fun() -> emberl_control:stop(window(infinity)) end},
+     {"who opened a window is killed", fun() -> killed(fun() -> window(infinity), emberl_work:forever() end) end},
+     {"all it records is killed", fun window_killed/0},
+     {"the server is killed in a window", fun() -> server_killed(fun() -> window(infinity) end) end},
+     {"the janitor is killed in a window", fun() -> janitor_killed(window(infinity)) end},
+     {"all are killed in a window", fun() -> all_killed(fun() -> window(infinity) end) end}].
 
 profile() -> #{return => profile, modules => all}.
 
@@ -54,7 +65,7 @@ nothing_left(End) ->
     ?assertEqual({ok, {1, 1}}, emberl_test:works()).
 
 is_running() ->
-    emberl_test:running() orelse not lists:member(emberl_server, registered()).
+    emberl_test:running() orelse not lists:member(emberl_control, registered()).
 
 %% ---- what there is in the VM ----
 
@@ -127,6 +138,23 @@ capture_raises() ->
     catch_all(fun() -> emberl_work:uncaught(error) end),
     {ok, _} = emberl:await(Capture, infinity).
 
+%% Of processes that wait, and of one that does not.
+window(Duration) ->
+    window(Duration, processes()).
+
+window(Duration, Pids) ->
+    {ok, Options} = emberl_options:parse(capture, profile()),
+    {ok, Window} = emberl_control:start_window(#{processes => Pids, duration => Duration,
+                                                 target => <<"window">>, options => Options}),
+    Window.
+
+window_killed() ->
+    {Pid, _} = spawn_monitor(emberl_work, forever, []),
+    Window = window(infinity, [Pid]),
+    exit(Pid, kill),
+    receive {'DOWN', _, process, Pid, killed} -> ok end,
+    {stopped, [_], _} = emberl_control:stop(Window).
+
 captured_killed() ->
     {ok, Capture} = emberl:start_capture(?FOREVER, 1, profile()),
     {Pid, _} = spawn_monitor(emberl_work, forever, []),
@@ -134,30 +162,46 @@ captured_killed() ->
     receive {'DOWN', _, process, Pid, killed} -> ok end,
     emberl:stop(Capture).
 
-server_killed() ->
+server_killed(Start) ->
     logger:set_primary_config(level, none),
-    forever_captured(),
-    kill(emberl_server),
+    Start(),
+    kill(emberl_control),
     logger:set_primary_config(level, notice).
 
 server_killed_in_apply() ->
     logger:set_primary_config(level, none),
-    catch_all(fun() -> emberl:apply(fun() -> kill(emberl_server), emberl_work:pair(1) end, profile()) end),
+    catch_all(fun() -> emberl:apply(fun() -> kill(emberl_control), emberl_work:pair(1) end, profile()) end),
     logger:set_primary_config(level, notice).
 
-janitor_killed() ->
+janitor_killed(Capture) ->
     logger:set_primary_config(level, none),
-    Capture = forever_captured(),
     kill(emberl_janitor),
-    emberl:stop(Capture),
+    emberl_control:stop(Capture),
     logger:set_primary_config(level, notice).
 
 both_killed() ->
     logger:set_primary_config(level, none),
     forever_captured(),
-    kill(emberl_janitor),
-    sys:get_state(emberl_server), % it has told the new one
-    kill(emberl_server),
+    exit(whereis(emberl_janitor), kill),
+    kill(emberl_control),
+    logger:set_primary_config(level, notice).
+
+%% The application stops with it.
+supervisor_killed() ->
+    logger:set_primary_config(level, none),
+    forever_captured(),
+    exit(whereis(emberl_sup), kill),
+    wait_until(fun() -> not emberl_test:running() end),
+    {ok, _} = application:ensure_all_started(emberl),
+    logger:set_primary_config(level, notice).
+
+%% Nobody is left to clean up, until we are called again.
+all_killed(Start) ->
+    logger:set_primary_config(level, none),
+    Start(),
+    [exit(whereis(Name), kill) || Name <- [emberl_sup, emberl_control, emberl_janitor]],
+    wait_until(fun() -> not lists:keymember(emberl, 1, application:which_applications()) end),
+    ok = emberl:stop(),
     logger:set_primary_config(level, notice).
 
 application_stopped() ->

@@ -19,8 +19,8 @@ fallback_test_() ->
               {"caught exceptions", fun exceptions/0},
               {"capture", fun capture/0},
               {"sums of words", fun() -> words(Error) end}]}}
-     || {Name, Exact, Tuples, Fallbacks, Error} <- [{"no layout", true, true, [stack, heap], 0.5},
-                                                    {"no pointers", true, false, [stack, heap], 0.01},
+     || {Name, Exact, Tuples, Fallbacks, Error} <- [{"no layout", true, true, [stack, heap, binaries, waiting], 0.5},
+                                                    {"no pointers", true, false, [stack, heap, binaries, waiting], 0.01},
                                                     {"no tuples", false, true, [], 0.0}]].
 
 %% The server looks at the layout when it starts.

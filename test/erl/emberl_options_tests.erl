@@ -17,7 +17,7 @@ bad_values() ->
      {output_file, [undefined, "", "a/b", "/a", "a" ++ [0], <<"a/b">>, 1]},
      {open, [firefox, "", undefined, 1, [a], true]},
      {metric, [time, "words", all, 1]},
-     {modules, [emberl_work, [], [1], ["a"], [lists | maps], {app, no_such_app}, {app, "kernel"}, {lists},
+     {modules, [emberl_work, [], [no_such_module], [emberl_work, no_such_module], [1], ["a"], [lists | maps], {app, no_such_app}, {app, "kernel"}, {lists},
                 {app}, '_', '']},
      {spawned, [yes, 1, undefined]},
      {merge, [yes, 1]},
@@ -25,6 +25,10 @@ bad_values() ->
      {memory_limit, [0, 1000, -1, 1.0e9, 1 bsl 61, unlimited]},
      {fold_recursion, [yes, 1]},
      {compensate, [yes, 1]},
+     {timeline, [yes, 1]},
+     {keep, [slow, {slower_than, 0}, {slower_than, -1}, {slower_than, "1"}, {faster_than, 1}]},
+     {every, [0, -1, 1.0, all]},
+     {arm, [true, late, {lazy, 0}, {lazy, 1.5}, {eager, 1}]},
      {quiet, [yes, 1]}].
 
 all_test_() ->
@@ -74,10 +78,11 @@ texts() ->
               {error, {bad_option, _, Text}} = emberl:capture(?MFA, 1, Options),
               ?assertMatch({match, _}, re:run(Text, Expected))
       end}
-     || {Options, Expected} <- [{#{return => file}, "file is not value, filename, flamegraph, profile or all"},
-                                {#{output_format => gif}, "gif is not .*brendan_gregg"},
+     || {Options, Expected} <- [{#{return => file}, "file is not value, filename, flamegraph, profile, data or all"},
+                                {#{output_format => gif}, "gif is not html or .*brendan_gregg"},
+                               {#{output_directory => "/dev/null"}, "a file of that name, and no directory"},
                                 {#{colour => red}, "unknown option.*output_directory.*timeout"},
-                                {#{timeout => 0}, "above 0, or infinity"}]].
+                                {#{timeout => 0}, "0 is not .* from 1 to 4294967295, or infinity"}]].
 
 bad_target_texts() ->
     [{text(Target),
@@ -85,7 +90,13 @@ bad_target_texts() ->
               {error, {bad_target, _, Text}} = emberl:capture(Target),
               ?assertMatch({match, _}, re:run(Text, Expected))
       end}
-     || {Target, Expected} <- [{{no_such_module, f, 1}, "module no_such_module is not loaded"},
+     || {Target, Expected} <- [{{no_such_module, f, 1}, "module no_such_module is not loaded; code:ensure_loaded"},
+                               {{erlang, self, 0}, "it is an instruction"},
+                               {{erlang, '!', 2}, "it is an instruction"},
+                               {{erlang, apply, 3}, "it is an instruction"},
+                               {{erlang, hibernate, 3}, "it is an instruction"},
+                               {{erlang, get, 1}, "it is an instruction"},
+                               {{erlang, '+', 2}, "it is an instruction"},
                                {{emberl_work, leaf, 3}, "arity 1"},
                                {{emberl_work, no_such, 0}, "no function of that name"},
                                {{emberl_work, leaf, [x]}, "arity instead of arguments"}]].
@@ -93,17 +104,21 @@ bad_target_texts() ->
 %% ---- taken ----
 
 good_values() ->
-    [{return, [value, filename, flamegraph, profile, all]},
+    [{return, [value, filename, flamegraph, profile, data, all]},
      {output_format, [html, brendan_gregg]},
      {open, [none]},
-     {metric, [own_time, words, calls]},
-     {modules, [all, [emberl_work], [no_such_module], {app, kernel}]},
+     {metric, [own_time, words, calls, binaries]},
+     {modules, [all, [emberl_work], [emberl_work, xref], {app, kernel}]},
      {spawned, [true, false]},
      {merge, [true, false]},
+     {keep, [all]},
+     {every, [1, 2, 1 bsl 60]},
+     {arm, [eager]},
      {timeout, [1000, infinity, 16#ffffffff]},
      {memory_limit, [1 bsl 20, infinity]},
      {fold_recursion, [true, false]},
      {compensate, [true, false]},
+     {timeline, [true, false]},
      {quiet, [true]}].
 
 good_value() ->

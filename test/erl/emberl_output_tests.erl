@@ -139,11 +139,63 @@ directory_that_goes_test() ->
             emberl:apply(fun() -> file:del_dir_r(Inner) end, (text())#{output_directory => Inner, return => all}),
         logger:set_primary_config(level, notice),
         ?assertEqual({ok, ok}, Result),
-        ?assertEqual({error, enoent}, File),
+        ?assertMatch({error, {write_failed, _, <<_/binary>>}}, File),
         ?assertMatch(#{complete := true}, emberl_profile:info(Profile))
     end).
 
+%% The same of captured calls: each has its profile.
+directory_that_goes_in_capture_test() ->
+    with_directory(fun(Directory) ->
+        Inner = filename:join(Directory, "inner"),
+        {ok, Capture} = emberl:start_capture({emberl_work, pair, 1}, 2,
+                                             (text())#{output_directory => Inner, return => all}),
+        [emberl_work:pair(N) || N <- [1, 2]],
+        ok = file:del_dir_r(Inner),
+        logger:set_primary_config(level, none),
+        {ok, Results} = emberl:await(Capture, infinity),
+        logger:set_primary_config(level, notice),
+        ?assertMatch([#{result := {ok, {1, 1}}, file := {error, {write_failed, _, _}}},
+                      #{result := {ok, {2, 2}}, file := {error, {write_failed, _, _}}}], Results)
+    end).
+
+%% Nothing is left of a file that the disk has no room for. Takes root, to mount one.
+full_disk_test_() ->
+    {setup, fun mounted/0, fun unmount/1,
+     fun({Directory, 0}) -> [{atom_to_list(Format), fun() -> full_disk(Directory, Format) end}
+                             || Format <- [html, perf, speedscope]];
+        ({_Directory, _Status}) -> []
+     end}.
+
+mounted() ->
+    Directory = filename:join("/tmp", "emberl-full-" ++ os:getpid()),
+    ok = filelib:ensure_path(Directory),
+    {Directory, status("mount -t tmpfs -o size=8k emberl " ++ Directory)}.
+
+unmount({Directory, Status}) ->
+    Status =:= 0 andalso (0 = status("umount " ++ Directory)),
+    ok = file:del_dir(Directory).
+
+status(Command) ->
+    list_to_integer(string:trim(os:cmd(Command ++ " >/dev/null 2>&1; echo $?"))).
+
+full_disk(Directory, Format) ->
+    Profile = emberl_test:profile(fun() -> emberl_work:grove(10) end, #{fold_recursion => false}),
+    File = filename:join(Directory, "file"),
+    ?assertEqual({error, enospc}, emberl_profile:write(Profile, Format, File)),
+    ?assertEqual([], files(Directory)).
+
 %% ---- what is printed and started ----
+
+%% Where no file is asked for, there is none, and no name of one.
+capture_without_files_test_() ->
+    [{atom_to_list(Return), fun() -> in_directory((text())#{return => Return, quiet => false}, fun no_files/1) end}
+     || Return <- [value, data, profile, flamegraph]].
+
+no_files(#{output_directory := Directory} = Options) ->
+    {ok, Capture} = emberl:start_capture({emberl_work, pair, 1}, 2, Options),
+    [emberl_work:pair(N) || N <- [1, 2]],
+    {{ok, [_, _]}, Printed} = emberl_test:quiet(fun() -> emberl:await(Capture, infinity) end),
+    ?assertEqual({<<>>, []}, {Printed, files(Directory)}).
 
 quiet_test_() ->
     [fun() ->
@@ -248,14 +300,19 @@ format_test_() ->
     [{lists:flatten(io_lib:format("~p by ~p", [Format, Metric])),
       fun() ->
               ?assert(is_binary(iolist_to_binary(emberl_profile:format(Profile, Format, #{metric => Metric}))))
-      end} || Format <- [html, brendan_gregg], Metric <- [own_time, words, calls]]
+      end} || Format <- [html, brendan_gregg], Metric <- [own_time, words, calls, binaries]]
     ++ [fun() -> collapsed(Profile) end,
-        ?_assertError(badarg, emberl_profile:format(Profile, no_such_format)),
-        ?_assertError(badarg, emberl_profile:format(Profile, html, #{metric => no_such_metric})),
-        ?_assertError(badarg, emberl_profile:format(not_a_profile, html)),
-        ?_assertError(badarg, emberl_profile:info(make_ref())),
+        ?_assertError({bad_option, output_format, <<"no_such_format is not html or ", _/binary>>},
+                      emberl_profile:format(Profile, no_such_format)),
+        ?_assertError({bad_option, output_format, _}, emberl_profile:write(Profile, foo, "/tmp/emberl-none")),
+        ?_assertError({bad_option, calls, _}, emberl_profile:format(Profile, brendan_gregg, calls)),
+        ?_assertError({bad_option, width, _}, emberl_profile:format(Profile, html, #{width => 1})),
+        ?_assertError({bad_profile, [], _}, emberl_profile:merge([])),
+        ?_assertError({bad_option, metric, _}, emberl_profile:format(Profile, html, #{metric => no_such_metric})),
+        ?_assertError({bad_profile, _, <<_/binary>>}, emberl_profile:format(not_a_profile, html)),
+        ?_assertError({bad_profile, _, <<_/binary>>}, emberl_profile:info(make_ref())),
         ?_assertError(_, emberl_profile:merge([])),
-        ?_assertError(badarg, emberl_profile:merge([Profile, not_a_profile]))].
+        ?_assertError({bad_profile, _, <<_/binary>>}, emberl_profile:merge([Profile, not_a_profile]))].
 
 %% A line is a process, its stack, and the number of calls.
 collapsed(Profile) ->

@@ -68,6 +68,37 @@ label_test() ->
     Profile = profile(work(nested, [1]), ?WORK),
     ?assertMatch([_, #{label := <<"emberl_work:nested/1">>, name := undefined}], processes(Profile)).
 
+%% Who is above a process that proc_lib has started, of one that is dead as well.
+ancestors_test() ->
+    Work = fun() -> emberl_test:wait_dead(proc_lib:spawn(emberl_work, leaf, [1])) end,
+    Profile = emberl_test:in_process(
+                fun() ->
+                        register(emberl_test_name, self()),
+                        put('$ancestors', [emberl_test_sup, whereis(init)]),
+                        profile(Work, ?WORK)
+                end),
+    ?assertMatch([#{ancestors := []},
+                  #{ancestors := [<<"emberl_test_name">>, <<"emberl_test_sup">>, <<"<0.", _/binary>>],
+                    exited := true}], processes(Profile)).
+
+ancestors_of_one_that_lives_test() ->
+    Test = self(),
+    Parent = proc_lib:spawn_link(
+               fun() ->
+                       register(emberl_test_name, self()),
+                       Test ! {child, proc_lib:spawn_link(emberl_work, wait, [])},
+                       receive stop -> ok end
+               end),
+    Server = receive {child, Pid} -> Pid end,
+    {ok, Capture} = emberl:start_capture({emberl_work, leaf, 1}, 1, ?WORK#{return => profile}),
+    Server ! {self(), 1},
+    receive {Server, 1} -> ok end,
+    {ok, [Profile]} = emberl:await(Capture, infinity),
+    Server ! {self(), stop},
+    receive {Server, stopped} -> ok end,
+    Parent ! stop,
+    ?assertMatch([#{ancestors := [<<"emberl_test_name">>, _]}], processes(Profile)).
+
 registered_name_test() ->
     Profile = emberl_test:in_process(
                 fun() ->
@@ -194,6 +225,7 @@ captured_end(Fun, Function, Arity, Kill) ->
 
 %% A loop that goes on in new code, while the old is purged.
 reloaded_test() ->
+    load_loop("old"),
     Profile = profile(fun reload/0, #{modules => [emberl_test_loop]}),
     [Pid] = [P || #{pid := P, label := <<"emberl_test_loop:start/1">>} <- processes(Profile)],
     emberl_test:unload(emberl_test_loop),

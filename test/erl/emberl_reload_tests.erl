@@ -15,10 +15,10 @@ reload_test_() ->
      || Name <- [reload_idle, reload_in_capture, purge_in_capture, reload_under_load, restart]].
 
 survives(Name) ->
-    emberl_test:node(fun(Peer) ->
+    emberl_test:strict_node(fun(Peer) ->
         peer:call(Peer, logger, set_primary_config, [level, none]),
         {module, _} = peer:call(Peer, code, ensure_loaded, [emberl_work]),
-        ?assertEqual(ok, peer:call(Peer, ?MODULE, Name, [], 60000)),
+        ?assertEqual(ok, peer:call(Peer, ?MODULE, Name, [], infinity)),
         ?assertEqual({ok, {1, 1}}, peer:call(Peer, emberl_test, works, [], 60000))
     end).
 
@@ -45,7 +45,7 @@ outcome(Port, Output) ->
 profile() -> #{return => profile, modules => [emberl_work]}.
 
 rounds(Fun) ->
-    [Fun() || _ <- lists:seq(1, ?ROUNDS)],
+    [Fun() || _ <- lists:seq(1, emberl_test:rounds(?ROUNDS))],
     ok.
 
 load() ->
@@ -76,27 +76,21 @@ purge_in_capture() ->
     rounds(fun() ->
                    {ok, Capture} = emberl:start_capture({emberl_work, pair, 1}, 1000, profile()),
                    emberl_test:unload(emberl_nif),
-                   ended(catch_exit(fun() -> emberl:stop(Capture) end)),
+                   ended(emberl:stop(Capture)),
                    load()
            end),
     emberl_test:stop(Busy).
 
 ended({ok, [_ | _]}) -> ok;
 ended({incomplete, stopped, _}) -> ok;
-ended({error, unknown_capture}) -> ok;
-ended({lost, _Reason}) -> ok.
-
-catch_exit(Fun) ->
-    try Fun()
-    catch exit:Reason -> {lost, Reason}
-    end.
+ended({error, {Why, _, _}}) when Why =:= unknown_capture; Why =:= unavailable -> ok.
 
 %% Purging kills the processes that are at work in the old code: ours as well.
 reload_under_load() ->
     Busy = [emberl_test:busy(fun() -> emberl_work:work(20) end) || _ <- lists:seq(1, 4)],
     Test = self(),
     Capturer = spawn_link(fun Loop() ->
-                                  catch_exit(fun() -> emberl:capture({emberl_work, work, 1}, 5, hasty()) end),
+                                  emberl:capture({emberl_work, work, 1}, 5, hasty()),
                                   Test ! {self(), captured},
                                   receive stop -> ok after 0 -> Loop() end
                           end),

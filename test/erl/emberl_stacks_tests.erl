@@ -192,7 +192,7 @@ deep_unfolded_test() ->
     Shape = shape(Profile),
     ?assertEqual(10001, lists:sum(maps:values(Shape))),
     ?assertEqual(10001, maps:get({emberl_work, deep, 1}, emberl_test:calls(Profile))),
-    ?assertEqual(512, lists:max([length(Stack) || Stack <- maps:keys(Shape)])),
+    ?assertEqual(512 + length(['[deeper]', deep]), lists:max([length(Stack) || Stack <- maps:keys(Shape)])),
     ?assertMatch(#{depth_cut := Cut} when Cut > 0, emberl_profile:info(Profile)).
 
 %% Wherever in a run the first collection comes: from heaps filled to all levels.
@@ -226,6 +226,15 @@ from_level(Words, Target) ->
 
 %% The functions' calls are what the VM counts, over the same run where the VM
 %% can do both at once.
+%% Beyond the depth limit stacks are cut, functions are not.
+deeper_than_the_limit_test() ->
+    Profile = profile(work(down, [2000]), #{}),
+    Calls = [{F, C} || #{mfa := {_, F, _}, calls := C} <- emberl_profile:functions(Profile)],
+    ?assertEqual([{down, 1001}, {leaf, 1000}, {up, 1000}], lists:sort(Calls)),
+    Stacks = [S || #{stack := S} <- emberl_profile:stacks(Profile)],
+    ?assertEqual([{'', '[deeper]', 0}], lists:usort([lists:nth(513, S) || S <- Stacks, length(S) > 513])),
+    ?assertMatch(#{depth_cut := Cut} when Cut > 0, emberl_profile:info(Profile)).
+
 counted_test_() ->
     {setup, fun() -> code:ensure_modules_loaded(modules()) end,
      [{text(Name), fun() -> counted(Target, Options) end}

@@ -9,7 +9,7 @@
 -export([counted/2, counted_in_process/2, has_sessions/0, release/0]).
 -export([in_process/1, busy/1, stop/1, wait_until/1, wait_dead/1, running/0]).
 -export([with_directory/1, in_directory/2, works/0, compile/2, unload/1]).
--export([node/1, quiet/1]).
+-export([node/1, node/2, node/3, strict_node/1, quiet/1, rounds/1]).
 
 %% ---- profiles ----
 
@@ -208,7 +208,7 @@ works() ->
 
 %% The code of a module with these functions, all of them exported.
 compile(Module, Functions) ->
-    Forms = [form(F) || F <- ["-module(" ++ atom_to_list(Module) ++ ")." | Functions]],
+    Forms = [form(F) || F <- [lists:flatten(io_lib:format("-module(~tp).", [Module])) | Functions]],
     {ok, Module, Code} = compile:forms(Forms, [export_all, nowarn_export_all]),
     Code.
 
@@ -222,16 +222,32 @@ unload(Module) ->
     code:delete(Module),
     code:purge(Module).
 
+%% How often something is tried: more often by make torture-erl.
+rounds(Default) ->
+    list_to_integer(os:getenv("EMBERL_ROUNDS", integer_to_list(Default))).
+
 %% ---- other nodes ----
 
 %% Runs Fun with the name of a new VM, which has our code. What crashes it fails
 %% the test.
 node(Fun) ->
+    node([], Fun).
+
+%% ... started with more arguments.
+node(Arguments, Fun) ->
+    node(Arguments, [], Fun).
+
+%% ... in which freed memory is overwritten (by the GNU library), so that whoever
+%% still uses it crashes.
+strict_node(Fun) ->
+    node(["+Mea", "min"], [{"GLIBC_TUNABLES", "glibc.malloc.perturb=165"}], Fun).
+
+node(Arguments, Environment, Fun) ->
     Paths = [filename:absname(filename:dirname(code:which(M))) || M <- [emberl, ?MODULE]],
-    {ok, Peer, _Node} = peer:start_link(#{connection => standard_io,
-                                          args => lists:append([["-pa", P] || P <- Paths])}),
+    {ok, Peer, _Node} = peer:start_link(#{connection => standard_io, env => Environment,
+                                          args => Arguments ++ lists:append([["-pa", P] || P <- Paths])}),
     try Fun(Peer)
-    after peer:stop(Peer)
+    after is_process_alive(Peer) andalso peer:stop(Peer)
     end.
 
 %% Runs Fun and returns {Result, what was printed}.

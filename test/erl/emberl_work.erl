@@ -13,7 +13,8 @@
 -export([spawn_and_wait/1, child/1, nested/1, outlive/1, grandchild/2, migrate/1]).
 -export([burn_then_call/1, call_then_burn/1, tail_to_burn/1, call_unwind/1, wait_between/1]).
 -export([forever/0, work/1, count_down/1, exit_self/1, allocate/1, calls_unloaded/1, nifs/1]).
--export([local_only/1, busy/2, forest/1, grove/1]).
+-export([local_only/1, busy/2, forest/1, grove/1, down/1, up/1, wait_and_burn/1,
+         binaries/1]).
 
 leaf(X) -> X.
 
@@ -376,3 +377,26 @@ busy_loop(Call) ->
             Call(),
             busy_loop(Call)
     end.
+
+%% Two that call each other, and one of them a leaf on the way back.
+down(0) -> 0;
+down(N) -> leaf(up(N - 1)) + 1.
+
+up(0) -> 0;
+up(N) -> 1 + down(N - 1).
+
+wait_and_burn(Ms) ->
+    erlang:send_after(Ms, self(), go),
+    wait_for(go),
+    count_down(100000).
+
+binaries(Size) ->
+    Large = large_binary(Size),
+    Small = small_binary(Large),
+    {byte_size(Large), leaf(Small)}.
+
+%% Off the heap; the last step of it is a BIF.
+large_binary(Size) -> binary:copy(<<1>>, Size).
+
+%% A part of another is no new one.
+small_binary(<<Part:10/binary, _/binary>>) -> Part.

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The reader of profile files takes any bytes without harm; what it accepts is
- * written and read again as the same, and can be shown by every view.
+ * written and read again as the same, can be shown by every view, and compared.
  *
  * Checksums stop a fuzzer, so an input is a mode and
  *   0: a file, or
  *   else: blocks that a file is made of: kind, items (2 bytes), size (2), content.
  */
 #include "../c/profile_blocks.h"
+#include "function_sums.h"
 #include "profile_read.h"
 #include "profile_write.h"
 #include "view.h"
@@ -32,9 +33,12 @@ static struct ember_sink write_again(const struct ember_profile *profile)
     return sink;
 }
 
+/* By every view that takes it. */
 static void show(const struct ember_profile *profile)
 {
     for (unsigned i = 0; ember_view_at(i); i++) {
+        if (profile->before && !ember_view_at(i)->compares)
+            continue;
         struct ember_view_options options = {.metric = (enum ember_metric)(i % 3)};
         struct ember_sink sink;
         ember_sink_init(&sink);
@@ -42,6 +46,23 @@ static void show(const struct ember_profile *profile)
         check(!sink.failed, "a view failed");
         ember_sink_fini(&sink);
     }
+}
+
+/* With twice itself, which makes every number another. */
+static void compare(const struct ember_profile *profile)
+{
+    struct ember_profile *twice =
+        ember_profile_merge((const struct ember_profile *[]){profile, profile}, 2);
+    for (int normalise = 0; normalise < 3; normalise++) {
+        struct ember_profile *diff =
+            ember_profile_diff(twice, profile, (enum ember_normalise)normalise);
+        check(diff && ember_profile_check(diff), "no sound comparison");
+        for (int side = 0; side < 2; side++)
+            free(ember_function_sums(diff, NULL, (enum ember_side)side));
+        show(diff);
+        ember_profile_destroy(diff);
+    }
+    ember_profile_destroy(twice);
 }
 
 static void read_file(const void *data, size_t size, struct ember_sink *written)
@@ -55,6 +76,7 @@ static void read_file(const void *data, size_t size, struct ember_sink *written)
     check(ember_profile_check(profile), "an index is out of range");
     *written = write_again(profile);
     show(profile);
+    compare(profile);
     ember_profile_destroy(profile);
 }
 

@@ -6,7 +6,7 @@ import { makeFile, samples } from "./samples.mjs";
 import { importFile } from "./speedscope_importer.mjs";
 
 const make = (sample) => makeFile(sample, "callgrind", "callgrind.out");
-const events = ["own_ns", "off_cpu_ns", "gc_ns", "words", "calls"];
+const events = ["own_ns", "off_cpu_ns", "waiting_ns", "gc_ns", "words", "calls", "binaries"];
 
 function annotate(made, ...options) {
   const text = execFileSync("callgrind_annotate", ["--threshold=100", "--auto=no", ...options, made.file],
@@ -19,7 +19,7 @@ function annotate(made, ...options) {
     if (line.endsWith("PROGRAM TOTALS")) total = counts(line);
     if (line.endsWith("file:function")) inTable = true;
     else if (inTable) {
-      const row = /^((?: *[\d,]+ (?:\( *[\d.]+%\))? *){5}) (.*) \[(.*)\]$/.exec(line);
+      const row = /^((?: *[\d,]+ (?:\( *[\d.]+%\))? *){7}) (.*) \[(.*)\]$/.exec(line);
       if (row) rows.set(row[2], counts(row[1]));
     }
   }
@@ -33,7 +33,7 @@ for (const sample of samples) {
     const made = make(sample);
     const { total, rows } = annotate(made);
     assert.deepEqual(total, expectedCounts(made.expected.total));
-    const sum = [...rows.values()].reduce((all, one) => all.map((value, i) => value + one[i]), [0, 0, 0, 0, 0]);
+    const sum = [...rows.values()].reduce((all, one) => all.map((value, i) => value + one[i]), Array(events.length).fill(0));
     assert.deepEqual(sum, total);
   });
 }
@@ -45,8 +45,8 @@ for (const sample of ["small", "merge", "recursive", "deep", "medium"]) {
     const inclusive = annotate(made, "--inclusive=yes").rows;
     for (const one of made.expected.functions) {
       const name = [...self.keys()].find((key) => key.endsWith(`:${one.name}`) && key.length > one.name.length);
-      assert.deepEqual(self.get(name) ?? [0, 0, 0, 0, 0], expectedCounts(one.self), one.name);
-      assert.deepEqual(inclusive.get(name) ?? [0, 0, 0, 0, 0], expectedCounts(one.inclusive), one.name);
+      assert.deepEqual(self.get(name) ?? Array(events.length).fill(0), expectedCounts(one.self), one.name);
+      assert.deepEqual(inclusive.get(name) ?? Array(events.length).fill(0), expectedCounts(one.inclusive), one.name);
     }
   });
 }

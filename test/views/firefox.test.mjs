@@ -7,8 +7,8 @@ import { test } from "node:test";
 import { makeFile, metrics, samples } from "./samples.mjs";
 
 const make = (sample, metric) => makeFile(sample, "firefox", "firefox.json", metric);
-const unit = { time: 1e-6, words: 8, calls: 1 };
-const weightType = { time: "tracing-ms", words: "bytes", calls: "samples" };
+const unit = { time: 1e-6, words: 8, calls: 1, binaries: 1 };
+const weightType = { time: "tracing-ms", words: "bytes", calls: "samples", binaries: "bytes" };
 const columns = {
   samples: ["stack", "time", "weight"],
   nativeAllocations: ["stack", "time", "weight"],

@@ -13,6 +13,7 @@ for (const sample of samples)
   test(`${sample}: by times and by periods the totals are the profile's`, { skip: ["empty", "large"].includes(sample) }, async () => {
     for (const metric of metrics) {
       const made = make(sample, metric);
+      if (made.expected.total[metric] === 0) continue; // an empty file
       const { profiles } = await importFile(made);
       for (const { pid, total } of made.expected.processes)
         near(sum(titled(profiles, pid).map((one) => one.getTotalWeight())), total[metric], pid);

@@ -5,7 +5,8 @@ import { test } from "node:test";
 import { makeFile, samples } from "./samples.mjs";
 
 const make = (sample, metric) => makeFile(sample, "pprof", "pb", metric);
-const types = { calls: "calls", time: "time", own_ns: "own", off_cpu_ns: "off_cpu", gc_ns: "gc", words: "alloc_space" };
+const types = { calls: "calls", time: "time", own_ns: "own", off_cpu_ns: "off_cpu", waiting_ns: "waiting", gc_ns: "gc", words: "alloc_space", binaries: "binary_space" };
+const count = Object.keys(types).length;
 const factor = (metric) => (metric === "words" ? 8 : 1);
 
 const pprof = (made, ...options) => execFileSync("go", ["tool", "pprof", "-symbolize=none", ...options, made.file],
@@ -15,15 +16,15 @@ const values = (metrics) => Object.keys(types).map((one) => metrics[one] * facto
 
 // Sums by pid, and of all.
 function sums(raw) {
-  const found = new Map([["all", Array(6).fill(0)]]);
+  const found = new Map([["all", Array(count).fill(0)]]);
   let sample = null;
   for (const line of raw.split("\n")) {
-    const numbers = /^((?: *\d+){6}): /.exec(line);
+    const numbers = /^((?: *\d+){8}): /.exec(line);
     const pid = /pid:\[([^\]]*)\]/.exec(line);
     if (numbers) sample = numbers[1].trim().split(/ +/).map(Number);
     if (!pid || !sample) continue;
     for (const key of [pid[1], "all"])
-      found.set(key, (found.get(key) ?? Array(6).fill(0)).map((sum, i) => sum + sample[i]));
+      found.set(key, (found.get(key) ?? Array(count).fill(0)).map((sum, i) => sum + sample[i]));
     sample = null;
   }
   return found;
@@ -31,7 +32,7 @@ function sums(raw) {
 
 // Rows of -top: flat and cumulative, in the smallest unit.
 function top(made, type) {
-  const unit = { calls: "count", alloc_space: "bytes" }[type] ?? "ns";
+  const unit = { calls: "count", alloc_space: "bytes", binary_space: "bytes" }[type] ?? "ns";
   const text = pprof(made, "-top", `-sample_index=${type}`, `-unit=${unit}`, "-nodecount=1000000", "-nodefraction=0", "-edgefraction=0");
   const rows = new Map();
   for (const line of text.split("\n")) {
@@ -47,7 +48,7 @@ for (const sample of samples) {
     const found = sums(pprof(made, "-raw"));
     assert.deepEqual(found.get("all"), values(made.expected.total));
     for (const { pid, total } of made.expected.processes)
-      assert.deepEqual(found.get(pid) ?? Array(6).fill(0), values(total), pid);
+      assert.deepEqual(found.get(pid) ?? Array(count).fill(0), values(total), pid);
   });
 }
 
@@ -79,7 +80,7 @@ test("processes can be chosen and shown as frames", () => {
 });
 
 test("the metric asked for is shown, and losses are told", () => {
-  for (const [metric, type] of [["time", "time"], ["words", "alloc_space"], ["calls", "calls"]])
+  for (const [metric, type] of [["time", "time"], ["words", "alloc_space"], ["calls", "calls"], ["binaries", "binary_space"]])
     assert.match(pprof(make("small", metric), "-top"), new RegExp(`^Type: ${type}$`, "m"));
   assert.match(pprof(make("trouble"), "-top"), /^1789 events lost; /m);
 });

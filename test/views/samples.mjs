@@ -13,7 +13,7 @@ const folder = mkdtempSync(join(tmpdir(), "emberl-views-"));
 process.on("exit", () => rmSync(folder, { recursive: true }));
 
 export const samples = ["small", "merge", "recursive", "trouble", "hostile", "empty", "deep", "medium", "large"];
-export const metrics = ["time", "words", "calls"];
+export const metrics = ["time", "words", "calls", "binaries"];
 
 const made = new Map();
 

@@ -7,8 +7,8 @@ import { frames, importFile, schema } from "./speedscope_importer.mjs";
 
 const matches = new Ajv({ strict: false }).compile(schema());
 const make = (sample, metric) => makeFile(sample, "speedscope", "speedscope.json", metric);
-const factor = { time: 1, words: 8, calls: 1 };
-const unit = { time: "nanoseconds", words: "bytes", calls: "none" };
+const factor = { time: 1, words: 8, calls: 1, binaries: 1 };
+const unit = { time: "nanoseconds", words: "bytes", calls: "none", binaries: "bytes" };
 
 function sumOf(profiles, metric) {
   return profiles.filter((one) => one.getName().startsWith(`${metric} `))
@@ -59,6 +59,76 @@ test("the importer finds each function's own and total time", async () => {
       assert.equal(sum((one) => one.getSelfWeight()), self.own_ns, name);
     }
   }
+});
+
+// What an evented profile has of each stack, as consumers without an importer would sum it.
+function sumEvents({ events, startValue, endValue }) {
+  const own = new Map();
+  const open = [];
+  let now = startValue;
+  for (const { type, frame, at } of events) {
+    assert.ok(at >= now && at <= endValue);
+    const key = open.join();
+    own.set(key, (own.get(key) ?? 0) + at - now);
+    now = at;
+    if (type === "O") open.push(frame);
+    else assert.equal(open.pop(), frame);
+  }
+  assert.equal(open.length, 0);
+  own.delete("");
+  return own;
+}
+
+test("timeline: evented, one a process; its sums are the profile's", async () => {
+  const made = make("timeline");
+  const data = JSON.parse(made.text());
+  assert.ok(matches(data), JSON.stringify(matches.errors?.slice(0, 2)));
+  const evented = data.profiles.filter(({ type }) => type === "evented");
+  assert.equal(evented.length, made.expected.processes.length);
+  evented.forEach((profile, i) => {
+    const { pid, total } = made.expected.processes[i];
+    assert.ok(profile.name.startsWith(`timeline ${pid}`));
+    assert.equal(profile.startValue, 1000 * i);
+    assert.equal(profile.endValue - profile.startValue, total.time);
+    const own = [...sumEvents(profile)];
+    const of = (name) => own.filter(([key]) => data.shared.frames[key.split(",").at(-1)].name === name).reduce((sum, [, time]) => sum + time, 0);
+    assert.equal(of("[waiting]"), total.waiting_ns);
+    assert.equal(of("[preempted]"), total.off_cpu_ns - total.waiting_ns);
+    assert.equal(of("[gc]"), total.gc_ns);
+    assert.equal(own.reduce((sum, [, time]) => sum + time, 0), total.time);
+  });
+  const { profiles } = await importFile(made);
+  const timelines = profiles.filter((one) => one.getName().startsWith("timeline "));
+  assert.equal(timelines.length, 2);
+  for (const { name, self, inclusive } of made.expected.functions) {
+    const found = timelines.flatMap(frames).filter((one) => one.name === name);
+    const sum = (weight) => found.reduce((all, one) => all + weight(one), 0);
+    assert.equal(sum((one) => one.getTotalWeight()), inclusive.time, name);
+    assert.equal(sum((one) => one.getSelfWeight()), self.own_ns, name);
+  }
+});
+
+test("timeline: what was cut is told", () => {
+  assert.match(JSON.parse(make("cut_timeline").text()).name, /123456 µs of timeline kept/);
+  assert.doesNotMatch(JSON.parse(make("timeline").text()).name, /timeline/);
+});
+
+test("timeline: a large one is cut to what the viewer takes", async () => {
+  const made = make("large_timeline");
+  const data = JSON.parse(made.text());
+  const evented = data.profiles.filter(({ type }) => type === "evented");
+  assert.equal(evented.length, 4);
+  let events = 0;
+  for (const profile of evented) {
+    assert.match(profile.name, /\(first [0-9]+ µs\)$/);
+    assert.ok(profile.endValue > profile.startValue);
+    sumEvents(profile);
+    events += profile.events.length;
+  }
+  assert.ok(events > 200000 && events <= 400000, `${events}`);
+  console.log(`large timeline: ${made.expected.bytes} bytes in ${made.expected.seconds} s, ${made.expected.peak_kib} KiB`);
+  assert.ok(made.expected.seconds < 2);
+  assert.ok(made.expected.peak_kib < 256 * 1024);
 });
 
 test("the metric asked for is shown first", () => {

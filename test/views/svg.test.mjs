@@ -7,7 +7,7 @@ import { test } from "node:test";
 import { makeFile, metrics, samples } from "./samples.mjs";
 
 const make = (sample, metric) => makeFile(sample, "svg", "svg", metric);
-const units = { ns: 1, "µs": 1e3, ms: 1e6, s: 1e9, words: 1, calls: 1 };
+const units = { ns: 1, "µs": 1e3, ms: 1e6, s: 1e9, words: 1, calls: 1, bytes: 1 };
 
 function xpath(made, expression) {
   return execFileSync("xmllint", ["--huge", "--xpath", expression, made.file], { encoding: "utf8", maxBuffer: 1 << 28 }).trim();

@@ -16,9 +16,11 @@ static void add_own(struct ember_metrics *sum, const struct ember_metrics *own)
 {
     sum->own_ns += own->own_ns;
     sum->off_cpu_ns += own->off_cpu_ns;
+    sum->waiting_ns += own->waiting_ns;
     sum->gc_ns += own->gc_ns;
     sum->calls += own->calls;
     sum->words += own->words > 0 ? own->words : 0;
+    sum->binary_bytes += own->binary_bytes;
 }
 
 static void print_string(const char *text)
@@ -35,9 +37,10 @@ static void print_string(const char *text)
 static void print_metrics(const struct ember_metrics *own)
 {
     printf("{\"time\":%" PRIu64 ",\"own_ns\":%" PRIu64 ",\"off_cpu_ns\":%" PRIu64
-           ",\"gc_ns\":%" PRIu64 ",\"calls\":%" PRIu64 ",\"words\":%" PRId64 "}",
-           own->own_ns + own->off_cpu_ns + own->gc_ns, own->own_ns, own->off_cpu_ns, own->gc_ns,
-           own->calls, own->words);
+           ",\"waiting_ns\":%" PRIu64 ",\"gc_ns\":%" PRIu64 ",\"calls\":%" PRIu64
+           ",\"words\":%" PRId64 ",\"binaries\":%" PRIu64 "}",
+           own->own_ns + own->off_cpu_ns + own->gc_ns, own->own_ns, own->off_cpu_ns,
+           own->waiting_ns, own->gc_ns, own->calls, own->words, own->binary_bytes);
 }
 
 /* Each node counts for every function on its path, once. */
@@ -108,6 +111,8 @@ static enum ember_metric metric_named(const char *name)
 {
     if (strcmp(name, "words") == 0)
         return EMBER_METRIC_WORDS;
+    if (strcmp(name, "binaries") == 0)
+        return EMBER_METRIC_BINARIES;
     return strcmp(name, "calls") == 0 ? EMBER_METRIC_CALLS : EMBER_METRIC_OWN_TIME;
 }
 

@@ -1,0 +1,72 @@
+%% SPDX-License-Identifier: Apache-2.0
+%% @private
+%% Points in time as people write them, all of them in UTC.
+-module(emberl_time).
+
+-export([parse/1, text/1, name/1, from_name/1]).
+-export_type([given/0, milliseconds/0]).
+
+-type milliseconds() :: integer(). % since 1970
+-type given() :: calendar:datetime() | integer() | now | unicode:chardata().
+%% An integer is in seconds since 1970. Texts are as RFC 3339 has them, and may leave out
+%% the zone, the seconds or the time; or `now'; or how long ago: `-90s', `-10m', `-2h',
+%% `-1d'.
+
+-spec parse(term()) -> {ok, milliseconds()} | {error, emberl_options:refusal()}.
+parse(Given) ->
+    try
+        {ok, milliseconds(Given)}
+    catch
+        _:_ -> {error, emberl_options:refusal(bad_time, Given, "a time is {{Year, Month, Day}, {Hour, Minute, "
+                   "Second}}, seconds since 1970, a text as 2026-12-31T23:59:59Z, now, or -10m; all in UTC")}
+    end.
+
+milliseconds(now) -> now_ms();
+milliseconds(Seconds) when is_integer(Seconds) -> Seconds * 1000;
+milliseconds({{_, _, _} = Date, {_, _, _}} = DateTime) ->
+    true = calendar:valid_date(Date),
+    (calendar:datetime_to_gregorian_seconds(DateTime) - gregorian_epoch()) * 1000;
+milliseconds(Text) -> of_text(string:trim(unicode:characters_to_list(Text))).
+
+of_text("now") -> now_ms();
+of_text([$- | Ago]) ->
+    {Number, [Unit]} = string:to_integer(Ago),
+    true = Number >= 0,
+    now_ms() - Number * unit(Unit);
+of_text([_, _, _, _, $-, _, _, $-, _, _ | _] = Text) ->
+    [Year, Month, Day] = [list_to_integer(Part) || Part <- string:lexemes(lists:sublist(Text, 10), "-")],
+    true = calendar:valid_date(Year, Month, Day), % OTP 29 takes a month 13 for January
+    of_texts([Text ++ End || End <- ["", "Z", ":00Z", "T00:00:00Z"]]).
+
+unit($s) -> 1000;
+unit($m) -> 60 * unit($s);
+unit($h) -> 60 * unit($m);
+unit($d) -> 24 * unit($h).
+
+of_texts([Text | Others]) ->
+    try calendar:rfc3339_to_system_time(Text, [{unit, millisecond}])
+    catch error:_ -> of_texts(Others)
+    end.
+
+now_ms() -> erlang:system_time(millisecond).
+
+gregorian_epoch() -> calendar:datetime_to_gregorian_seconds({{1970, 1, 1}, {0, 0, 0}}).
+
+%% 2026-12-31T23:59:59.000Z
+-spec text(milliseconds()) -> string().
+text(Ms) ->
+    calendar:system_time_to_rfc3339(Ms, [{unit, millisecond}, {offset, "Z"}]).
+
+%% 20261231T235959.000Z: for names of files, which sort by it.
+-spec name(milliseconds()) -> string().
+name(Ms) ->
+    [C || C <- text(Ms), C =/= $:, C =/= $-].
+
+-spec from_name(string()) -> {ok, milliseconds()} | error.
+from_name([Y1, Y2, Y3, Y4, Mo1, Mo2, D1, D2, $T, H1, H2, M1, M2 | Seconds]) ->
+    Text = [Y1, Y2, Y3, Y4, $-, Mo1, Mo2, $-, D1, D2, $T, H1, H2, $:, M1, M2, $: | Seconds],
+    try {ok, calendar:rfc3339_to_system_time(Text, [{unit, millisecond}])}
+    catch error:_ -> error
+    end;
+from_name(_Name) ->
+    error.
