@@ -29,7 +29,42 @@ together() ->
                            {"a tracer that traces all", fun with_all/1}]]
     ++ [{"tprof " ++ atom_to_list(Type), fun() -> with_tprof(Type) end}
         || Type <- [call_count, call_time, call_memory]]
-    ++ [{"dbg starts and stops meanwhile", fun dbg_meanwhile/0}].
+    ++ [{"dbg starts and stops meanwhile", fun dbg_meanwhile/0}]
+    ++ [{"collections are traced by " ++ Name, fun() -> refused(On, Off) end}
+        || {Name, On, Off} <- collectors()]
+    ++ [{"a window leaves out whose collections are traced", fun() -> window_with_collector(On, Off) end}
+        || {_, On, Off} <- [hd(collectors()), lists:nth(2, collectors())]].
+
+%% Two that trace the collections of one process crash the VM.
+collectors() ->
+    [{"a session", fun(Tracer) -> session(Tracer, self()) end, fun end_session/0},
+     {"erlang:trace/3",
+      fun(Tracer) -> erlang:trace(self(), true, [garbage_collection, {tracer, Tracer}]) end,
+      fun() -> erlang:trace(self(), false, [all]) end},
+     {"a session, of new processes", fun(Tracer) -> session(Tracer, new) end, fun end_session/0},
+     {"erlang:trace/3, of new processes",
+      fun(Tracer) -> erlang:trace(new_processes, true, [garbage_collection, {tracer, Tracer}]) end,
+      fun() -> erlang:trace(new_processes, false, [all]) end}].
+
+session(Tracer, Whom) ->
+    put(session, trace:session_create(other, Tracer, [])),
+    trace:process(get(session), Whom, true, [garbage_collection]).
+
+end_session() ->
+    trace:session_destroy(erase(session)).
+
+window_with_collector(On, Off) ->
+    Busy = emberl_test:busy(fun() -> emberl_work:pair(1), erlang:garbage_collect() end),
+    {Tracer, _} = spawn_monitor(fun Drop() -> receive stop -> ok; _ -> Drop() end end),
+    On(Tracer),
+    Tally = emberl:record(50, #{rootset => [Busy, self()], report => return}),
+    Notes = maps:get(notes, emberl_tally:info(Tally)),
+    ?assert(lists:member(<<"1 processes are traced by somebody else">>, Notes)),
+    ?assertMatch([_ | _], [Row || #{process := Pid, mfa := {emberl_work, pair, 1}} = Row <- emberl_tally:rows(Tally), Pid =:= Busy]),
+    erlang:garbage_collect(),
+    Off(),
+    Tracer ! stop,
+    emberl_test:stop(Busy).
 
 %% Others runs a fun while it traces calls of leaf/1 in this process, and tells
 %% how many it has seen.
@@ -147,7 +182,20 @@ refused() ->
                       {ok, _} = dbg:tpl(emberl_work, leaf, [])
               end,
               fun() -> {ok, _} = dbg:ctp(), dbg:stop() end}]]
-    ++ [{"counters are let be", fun counters/0}].
+    ++ [{"counters are let be", fun counters/0}]
+    ++ [{Name, fun() -> disturbed(Disturb) end}
+        || {Name, Disturb} <-
+               [{"flags are taken away", fun() -> erlang:trace(all, false, [all]) end},
+                {"breakpoints are taken away",
+                 fun() -> erlang:trace_pattern({'_', '_', '_'}, false, [local]) end},
+                {"those of one function are", fun() -> erlang:trace_pattern({lists, seq, 2}, false, [local]) end},
+                {"those to come are", fun() -> erlang:trace_pattern(on_load, false, [local]) end}]].
+
+%% What others do in the middle cannot be prevented, but it is told.
+disturbed(Disturb) ->
+    Profile = emberl:apply(fun() -> Disturb(), emberl_work:pair(1) end, #{return => profile}),
+    ?assertMatch(#{complete := false, cut_by := untraced}, emberl_profile:info(Profile)),
+    ?assertMatch(#{complete := true, cut_by := none}, emberl_profile:info(emberl:apply(?PAIR, profile()))).
 
 %% Nothing is touched, neither ours nor theirs; and it works when they are gone.
 refused(On, Off) ->
