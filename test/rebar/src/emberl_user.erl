@@ -11,5 +11,6 @@ main() ->
     true = filelib:file_size(File) > 0,
     {ok, Modules} = application:get_key(emberl, modules),
     true = lists:member(emberl_nif, Modules),
+    {ok, _} = code:get_doc(emberl),
     io:format("emberl works as a dependency: ~ts~n", [code:which(emberl)]),
     halt(0).

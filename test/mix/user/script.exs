@@ -1,0 +1,1 @@
+User.Work.run(10)
