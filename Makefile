@@ -38,7 +38,8 @@ LIBRARY = priv/emberl_nif.so
 NIF_OBJECTS = $(NIF_SOURCES:%=$(NIF_BUILD)/%.o) $(PLAIN_SOURCES:%=$(NIF_BUILD)/%.o)
 # What h/1,2 of the shell shows, beside ebin: rebar3 and mix have that elsewhere.
 ROOT := $(or $(REBAR_BARE_COMPILER_OUTPUT_DIR),$(REBAR_BUILD_DIR:%=%/lib/emberl),.)
-CHUNKS = $(patsubst %,$(ROOT)/doc/chunks/%.chunk,emberl emberl_profile)
+CHUNKS = $(patsubst %,$(ROOT)/doc/chunks/%.chunk,emberl emberl_profile emberl_tally emberl_server \
+    emberl_sampler)
 BEAMS = $(patsubst erl/%.erl,ebin/%.beam,$(wildcard erl/*.erl))
 
 # make V=1 shows the commands.
