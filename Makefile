@@ -299,13 +299,16 @@ check-mix:
 
 # ---- Other checks ---------------------------------------------------------------
 
-.PHONY: model lint dialyzer xref bench
+.PHONY: model lint format dialyzer xref bench
 # test/model, each as it is and broken in each way that it names.
 model:
 	$(Q)tools/check_models
 
 lint: $(ARRAYS)
 	$(Q)tools/lint $(ERTS_INCLUDE)
+
+format:
+	$(Q)clang-format -i c_src/*.[ch] test/*/*.[ch] bench/*.c
 
 dialyzer: modules build/compiler.plt
 	$(Q)dialyzer --plt build/compiler.plt ebin

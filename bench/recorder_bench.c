@@ -21,7 +21,10 @@
 #define HEAP_START 16u /* word addresses */
 #define HEAP_END (HEAP_START + (1u << 16))
 #define STACK_BASE (1u << 20)
-#define LAYOUT {.return_to_words = 2, .begin_words = 4, .begin_before_call = true}
+#define LAYOUT \
+    { \
+        .return_to_words = 2, .begin_words = 4, .begin_before_call = true \
+    }
 
 struct process {
     uint64_t pid;
@@ -40,8 +43,8 @@ static uint32_t random_below(uint32_t limit)
     return (uint32_t)(seed >> 33) % limit;
 }
 
-static void write_event(struct ember_ring *ring, struct process *process, enum ember_event_kind kind,
-                        uint64_t value, uint32_t sp)
+static void write_event(struct ember_ring *ring, struct process *process,
+                        enum ember_event_kind kind, uint64_t value, uint32_t sp)
 {
     struct ember_event *event = ember_ring_reserve(ring);
     now += 100;
@@ -75,7 +78,8 @@ static void call(struct ember_ring *ring, struct process *process)
     uint32_t caller = depth ? process->functions[depth - 1] : 1;
     process->functions[depth] = (caller * 3 + (random_below(8) == 0)) % 2000;
     process->sp[depth] = (depth ? process->sp[depth - 1] : STACK_BASE) - 6;
-    write_event(ring, process, EMBER_EVENT_CALL, mfa(process->functions[depth]), process->sp[depth]);
+    write_event(ring, process, EMBER_EVENT_CALL, mfa(process->functions[depth]),
+                process->sp[depth]);
 }
 
 static void return_to(struct ember_ring *ring, struct process *process)
@@ -105,7 +109,7 @@ static void begin(struct ember_ring *ring, struct process *process, uint64_t run
 }
 
 static size_t on_run(void *context, struct ember_run *run, const struct ember_capture *capture,
-                   const struct ember_function_table *functions)
+                     const struct ember_function_table *functions)
 {
     (void)capture;
     *(uint32_t *)context += run->tree.count;

@@ -16,9 +16,9 @@
 #define RUN_SLOT(run) ((uint32_t)((run) >> 1) & (EMBER_MAX_RUNS - 1))
 
 struct run {
-    _Atomic uint64_t id;     /* 0: free */
+    _Atomic uint64_t id; /* 0: free */
     _Atomic uint32_t capture;
-    _Atomic uint64_t call;   /* equal for the runs of one call, larger for later ones */
+    _Atomic uint64_t call; /* equal for the runs of one call, larger for later ones */
     _Atomic uint64_t begin_ticks;
 };
 
@@ -26,7 +26,7 @@ struct capture {
     _Atomic int64_t remaining; /* calls still taken */
     _Atomic bool used;
     _Atomic bool armed;
-    _Atomic uint64_t seen; /* calls that could have been taken */
+    _Atomic uint64_t seen;      /* calls that could have been taken */
     struct ember_intake intake; /* set before its bit in the target is */
 };
 
@@ -62,7 +62,7 @@ struct ember_admission {
     _Atomic uint64_t next_run;
     _Atomic uint64_t refused;
     _Atomic uint64_t targets[EMBER_MAX_TARGETS]; /* bit c: capture c waits here */
-    _Atomic uint64_t called; /* bit c: capture c was called while it was disarmed */
+    _Atomic uint64_t called;  /* bit c: capture c was called while it was disarmed */
     _Atomic uint64_t windows; /* bit c: capture c is an open window */
     struct window window[EMBER_MAX_CAPTURES];
     struct capture captures[EMBER_MAX_CAPTURES];
@@ -202,7 +202,8 @@ static struct run *active_run(struct ember_admission *admission, uint64_t member
 {
     struct run *run = &admission->runs[RUN_SLOT(membership)];
     /* Acquire: pairs with the release in begin_run; capture and call are set. */
-    bool active = atomic_load_explicit(&run->id, memory_order_acquire) == (membership & ~(uint64_t)ROOT);
+    bool active = atomic_load_explicit(&run->id, memory_order_acquire) ==
+                  (membership & ~(uint64_t)ROOT);
     return membership && active ? run : NULL;
 }
 
@@ -282,8 +283,8 @@ static struct member *next_window(struct ember_admission *admission, uint64_t pi
 {
     for (; *windows; *windows &= *windows - 1) {
         uint32_t index = (uint32_t)__builtin_ctzll(*windows);
-        struct member *member =
-            member_at(atomic_load_explicit(&admission->window[index].members, memory_order_relaxed), pid);
+        struct member *member = member_at(
+            atomic_load_explicit(&admission->window[index].members, memory_order_relaxed), pid);
         if (member->pid != pid)
             continue;
         *windows &= *windows - 1;

@@ -49,13 +49,13 @@ void ember_admission_destroy(struct ember_admission *admission);
 /* What a capture takes. */
 struct ember_intake {
     uint32_t target;
-    int64_t calls;     /* how many */
-    uint64_t only_pid; /* from this process alone; 0: from any */
-    uint64_t every;    /* the first call and each so-manieth after it; 0: each one */
-    bool spawned;      /* children of a caller take part */
-    bool wants_value;  /* what the call returned is asked for ... */
+    int64_t calls;              /* how many */
+    uint64_t only_pid;          /* from this process alone; 0: from any */
+    uint64_t every;             /* the first call and each so-manieth after it; 0: each one */
+    bool spawned;               /* children of a caller take part */
+    bool wants_value;           /* what the call returned is asked for ... */
     uint64_t value_after_ticks; /* ... where it took as long */
-    bool disarmed;     /* takes no calls yet: see ember_admission_arm */
+    bool disarmed;              /* takes no calls yet: see ember_admission_arm */
 };
 
 /* Takes a slot for a capture, or -1 when all are taken. Control thread only. */

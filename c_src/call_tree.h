@@ -36,11 +36,11 @@ enum ember_cost {
 
 /* One cache line: most events touch one node. */
 struct ember_tree_node {
-    uint32_t parent;       /* EMBER_NONE: a root */
-    uint32_t function;     /* id; EMBER_NONE: a root */
-    uint32_t process;      /* of the run */
+    uint32_t parent;   /* EMBER_NONE: a root */
+    uint32_t function; /* id; EMBER_NONE: a root */
+    uint32_t process;  /* of the run */
     uint32_t depth;
-    uint32_t recent_child; /* the child found last, or EMBER_NONE */
+    uint32_t recent_child;             /* the child found last, or EMBER_NONE */
     uint32_t events[EMBER_COST_KINDS]; /* that ended an interval of own time */
     uint64_t calls;
     uint64_t own_ticks;
@@ -62,9 +62,9 @@ struct ember_tree_rare {
     uint64_t off_cpu_ticks;
     uint64_t waiting_ticks; /* a part of the former */
     uint64_t gc_ticks;
-    uint64_t caused_gc_ticks;  /* of these: for tracing's own words */
+    uint64_t caused_gc_ticks;             /* of these: for tracing's own words */
     struct ember_long_intervals long_own; /* of own_ticks */
-    uint64_t binary_words; /* outside the heap */
+    uint64_t binary_words;                /* outside the heap */
 };
 
 struct ember_tree_edge {

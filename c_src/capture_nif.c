@@ -107,8 +107,7 @@ static bool get_capture(ErlNifEnv *env, ERL_NIF_TERM term, struct ember_capture 
            get_limit(env, words[5], &capture->memory_limit) && is_modules(env, words[6]) &&
            ember_term_get_bool(env, words[7], &capture->merge) &&
            ember_term_get_bool(env, words[8], &capture->timeline) &&
-           get_keep(env, words[9], capture) &&
-           get_bounds(env, words[10], capture);
+           get_keep(env, words[9], capture) && get_bounds(env, words[10], capture);
 }
 
 /* The modules of a term that get_capture has taken; false when out of memory. */
@@ -177,8 +176,8 @@ ERL_NIF_TERM ember_capture_nif_open(ErlNifEnv *env, int argc, const ERL_NIF_TERM
     struct ember_session *session = ember_control_lock();
     const double *costs = ember_control_costs()->event_ns;
     for (int kind = 0; kind < EMBER_COST_KINDS; kind++)
-        capture.event_ticks[kind] =
-            capture.compensate ? costs[kind] / ember_clock_ns_per_tick() : 0;
+        capture.event_ticks[kind] = capture.compensate ? costs[kind] / ember_clock_ns_per_tick()
+                                                       : 0;
     ERL_NIF_TERM result = open_capture(env, session, &capture, &intake);
     ember_control_unlock();
     return result;
@@ -289,8 +288,8 @@ static struct ember_members *members_of(const struct ember_window *window)
 
 /* First the consumer knows it, then the callbacks. */
 static ERL_NIF_TERM open_window_in(ErlNifEnv *env, struct ember_session *session, uint32_t slot,
-                                   const struct ember_capture *capture,
-                                   struct ember_window *window, struct ember_members *members)
+                                   const struct ember_capture *capture, struct ember_window *window,
+                                   struct ember_members *members)
 {
     struct ember_admission *admission = session->admission;
     uint64_t run = ember_admission_begin_window(admission, slot, capture->spawned);

@@ -9,7 +9,7 @@
 #define FEW 10 /* one in so many */
 #define LEAST_SCALE 0.5
 #define MOST_SCALE 2 /* beyond that, the functions do work */
-#define MFA_WORDS 4 /* that tracing allocates, an event */
+#define MFA_WORDS 4  /* that tracing allocates, an event */
 #define LEAST_HEAP_WORDS 233
 #define LEAST_SPREAD 0.25
 #define MOST_SPREAD 1
@@ -93,8 +93,8 @@ static double all_own_ns(const struct ember_call_tree *tree, double ns_per_tick)
 static double raw_of(const struct ember_compensation *compensation,
                      const struct ember_call_tree *tree, uint32_t index)
 {
-    double ticks = (double)tree->nodes[index].own_ticks -
-                   compensation->stolen * own_excess(tree, index);
+    double ticks =
+        (double)tree->nodes[index].own_ticks - compensation->stolen * own_excess(tree, index);
     return ticks * compensation->ns_per_tick;
 }
 
@@ -184,8 +184,8 @@ static double error_of(const struct ember_compensation *compensation,
 }
 
 struct ember_compensation ember_compensation_of(const struct ember_call_tree *tree,
-                                                const struct ember_costs *costs,
-                                                double ns_per_tick, double stolen_ns)
+                                                const struct ember_costs *costs, double ns_per_tick,
+                                                double stolen_ns)
 {
     struct ember_compensation compensation = {
         .costs = *costs,
@@ -194,7 +194,8 @@ struct ember_compensation ember_compensation_of(const struct ember_call_tree *tr
         .stolen = stolen_share(tree, stolen_ns / ns_per_tick),
     };
     listen_to_run(&compensation, tree);
-    compensation.spread = most(compensation.spread, stolen_ns / most(all_own_ns(tree, ns_per_tick), 1));
+    compensation.spread =
+        most(compensation.spread, stolen_ns / most(all_own_ns(tree, ns_per_tick), 1));
     compensation.doubtful |= compensation.spread > TRUSTED_SPREAD;
     compensation.spread = between(LEAST_SPREAD, compensation.spread, MOST_SPREAD);
     return compensation;
@@ -209,7 +210,8 @@ static double gc_of(const struct ember_compensation *compensation,
     double cost = compensation->scale[EMBER_COST_GC] * compensation->costs.gc_inside_ns;
     if (compensation->costs.event_ns[EMBER_COST_CALL] <= 0 || ticks <= 0)
         return ticks * compensation->ns_per_tick;
-    double left = ticks * compensation->ns_per_tick - cost * tree->nodes[index].events[EMBER_COST_GC];
+    double left =
+        ticks * compensation->ns_per_tick - cost * tree->nodes[index].events[EMBER_COST_GC];
     return most(left, 0) * (1 - (double)rare->caused_gc_ticks / ticks);
 }
 

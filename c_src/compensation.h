@@ -41,9 +41,9 @@ struct ember_compensation {
     struct ember_costs costs;
     double ns_per_tick;
     double scale[EMBER_COST_KINDS]; /* cost in this run / calibrated cost */
-    double spread; /* relative */
-    double stolen; /* share of what seems stolen that is */
-    bool doubtful; /* the run does not bear the calibration out */
+    double spread;                  /* relative */
+    double stolen;                  /* share of what seems stolen that is */
+    bool doubtful;                  /* the run does not bear the calibration out */
 };
 
 /* What a node's own time is without tracing. */
@@ -54,8 +54,8 @@ struct ember_own_time {
 };
 
 struct ember_compensation ember_compensation_of(const struct ember_call_tree *tree,
-                                                const struct ember_costs *costs,
-                                                double ns_per_tick, double stolen_ns);
+                                                const struct ember_costs *costs, double ns_per_tick,
+                                                double stolen_ns);
 
 struct ember_own_time ember_compensation_apply(const struct ember_compensation *compensation,
                                                const struct ember_call_tree *tree, uint32_t node);

@@ -25,7 +25,7 @@ enum command {
 struct ember_consumer {
     struct ember_merge merge; /* these two: the consumer thread only */
     struct ember_recorder recorder;
-    uint64_t origin_ticks; /* constant */
+    uint64_t origin_ticks;   /* constant */
     _Atomic uint64_t events; /* written by the consumer thread, read by any */
     pthread_mutex_t mutex;   /* protects the fields below */
     pthread_cond_t changed;
@@ -113,7 +113,8 @@ static long next_rest(long rest_ns, uint64_t taken)
     return rest_ns < REST_MAX_NS ? rest_ns * 2 : REST_MAX_NS;
 }
 
-static _Atomic uint64_t cpu_ns; /* of all consumer threads there were; written by the one there is */
+static _Atomic uint64_t
+    cpu_ns; /* of all consumer threads there were; written by the one there is */
 
 uint64_t ember_consumer_cpu_ns(void)
 {
@@ -188,8 +189,7 @@ struct ember_consumer *ember_consumer_start(struct ember_ring **rings, uint32_t 
                  ember_merge_init(&consumer->merge, rings, ring_count);
     consumer->recorder.own_modules = options->own_modules;
     consumer->recorder.own_module_count = options->own_module_count;
-    ready = ready &&
-                 pthread_create(&consumer->thread, NULL, run_consumer, consumer) == 0;
+    ready = ready && pthread_create(&consumer->thread, NULL, run_consumer, consumer) == 0;
     if (ready)
         return consumer;
     free_consumer(consumer);

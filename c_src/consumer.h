@@ -12,7 +12,7 @@ struct ember_consumer;
 
 struct ember_consumer_options {
     struct ember_stack_layout layout;
-    struct ember_outlet outlet; /* called on the consumer thread */
+    struct ember_outlet outlet;  /* called on the consumer thread */
     const uint32_t *own_modules; /* sorted: never shown. They outlive the thread. */
     uint32_t own_module_count;
 };

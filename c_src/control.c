@@ -24,10 +24,10 @@ static struct {
     pthread_mutex_t mutex; /* protects the rest, but for what the consumer reads */
     uint64_t generation;   /* of the last session */
     _Atomic(struct ember_session *) session; /* set under the mutex; the consumer reads it */
-    ErlNifPid owner;  /* set before the session's consumer starts */
-    struct watch *watch; /* of the owner */
-    ErlNifEnv *atoms; /* consumer thread: to look at atoms */
-    uint32_t own_modules[MOST_OWN_MODULES]; /* likewise; sorted */
+    ErlNifPid owner;                         /* set before the session's consumer starts */
+    struct watch *watch;                     /* of the owner */
+    ErlNifEnv *atoms;                        /* consumer thread: to look at atoms */
+    uint32_t own_modules[MOST_OWN_MODULES];  /* likewise; sorted */
     uint32_t own_module_count;
     struct ember_costs costs;
 } control = {.mutex = PTHREAD_MUTEX_INITIALIZER};
@@ -188,8 +188,8 @@ static bool has_ended(void *context, uint64_t run)
 {
     (void)context;
     struct ember_session *session = control.session;
-    return session && ember_admission_has_ended(session->admission, ember_run_of(run),
-                                                ember_capture_of(run));
+    return session &&
+           ember_admission_has_ended(session->admission, ember_run_of(run), ember_capture_of(run));
 }
 
 /* ---- the session ---- */
@@ -305,7 +305,8 @@ ERL_NIF_TERM ember_control_nif_start(ErlNifEnv *env, int argc, const ERL_NIF_TER
     layout.begin_words += pointer;
     (void)ember_control_lock();
     if (!control.session)
-        control.own_module_count = ember_term_sorted_atoms(env, argv[4], control.own_modules, MOST_OWN_MODULES);
+        control.own_module_count =
+            ember_term_sorted_atoms(env, argv[4], control.own_modules, MOST_OWN_MODULES);
     ERL_NIF_TERM result = start_session(env, &owner, layout);
     ember_control_unlock();
     return result;
@@ -322,15 +323,20 @@ ERL_NIF_TERM ember_control_nif_stop(ErlNifEnv *env, int argc, const ERL_NIF_TERM
     return ember_term_atom(env, "ok");
 }
 
-/* set_costs(Call, Return, Switch, Gc, Beside, GcInside, Least, Word, Spread): see compensation.h; while
- * no session is on. */
+/* set_costs(Call, Return, Switch, Gc, Beside, GcInside, Least, Word, Spread): see compensation.h;
+ * while no session is on. */
 ERL_NIF_TERM ember_control_nif_set_costs(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 {
     struct ember_costs costs = {0};
-    double *const numbers[] = {&costs.event_ns[EMBER_COST_CALL], &costs.event_ns[EMBER_COST_RETURN],
-                               &costs.event_ns[EMBER_COST_SWITCH], &costs.event_ns[EMBER_COST_GC],
+    double *const numbers[] = {&costs.event_ns[EMBER_COST_CALL],
+                               &costs.event_ns[EMBER_COST_RETURN],
+                               &costs.event_ns[EMBER_COST_SWITCH],
+                               &costs.event_ns[EMBER_COST_GC],
                                &costs.event_ns[EMBER_COST_BESIDE],
-                               &costs.gc_inside_ns, &costs.least_ns, &costs.word_ns, &costs.spread};
+                               &costs.gc_inside_ns,
+                               &costs.least_ns,
+                               &costs.word_ns,
+                               &costs.spread};
     for (int i = 0; i < argc; i++)
         if (!enif_get_double(env, argv[i], numbers[i]) || *numbers[i] < 0)
             return enif_make_badarg(env);

@@ -16,11 +16,11 @@ enum ember_event_kind {
     EMBER_EVENT_CALL, /* this and the next three: steps, of which all is told */
     EMBER_EVENT_RETURN_TO,
     EMBER_EVENT_IN,
-    EMBER_EVENT_OUT,      /* arity: enum ember_out */
+    EMBER_EVENT_OUT,       /* arity: enum ember_out */
     EMBER_EVENT_FRAGMENTS, /* value: words in heap fragments, from the next event on */
-    EMBER_EVENT_BINARIES, /* value: words in binaries outside the heap, now; sp: above
-                             how many the VM collects */
-    EMBER_EVENT_HEAP,     /* heap_start, stack_base: the heap block, from the next event on */
+    EMBER_EVENT_BINARIES,  /* value: words in binaries outside the heap, now; sp: above
+                              how many the VM collects */
+    EMBER_EVENT_HEAP,      /* heap_start, stack_base: the heap block, from the next event on */
     EMBER_EVENT_GC_START,
     EMBER_EVENT_GC_END,
     EMBER_EVENT_SPAWN,    /* value: the child's pid */

@@ -89,9 +89,10 @@ ERL_NIF_TERM ember_layout_nif_walk(ErlNifEnv *env, int argc, const ERL_NIF_TERM 
     struct ember_vm_walk walk = ember_vm_walk_begin(env);
     while (ember_vm_walk_next(env, &walk, &found))
         if (found.module != 0)
-            list = enif_make_list_cell(env, enif_make_tuple3(env, (ERL_NIF_TERM)found.module,
-                                                             (ERL_NIF_TERM)found.function,
-                                                             enif_make_uint(env, found.arity)),
+            list = enif_make_list_cell(env,
+                                       enif_make_tuple3(env, (ERL_NIF_TERM)found.module,
+                                                        (ERL_NIF_TERM)found.function,
+                                                        enif_make_uint(env, found.arity)),
                                        list);
     enif_make_reverse_list(env, list, &list);
     return list;

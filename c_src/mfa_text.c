@@ -22,9 +22,9 @@ static bool is_name_char(char c)
 static bool is_reserved(const char *name)
 {
     static const char *const words[] = {
-        "after", "and", "andalso", "band", "begin", "bnot", "bor", "bsl", "bsr",
-        "bxor", "case", "catch", "cond", "div", "end", "fun", "if", "let", "maybe", "not",
-        "of", "or", "orelse", "receive", "rem", "try", "when", "xor", "else"};
+        "after", "and",   "andalso", "band",    "begin", "bnot", "bor",  "bsl", "bsr",   "bxor",
+        "case",  "catch", "cond",    "div",     "end",   "fun",  "if",   "let", "maybe", "not",
+        "of",    "or",    "orelse",  "receive", "rem",   "try",  "when", "xor", "else"};
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         if (strcmp(name, words[i]) == 0)
             return true;

@@ -98,8 +98,8 @@ static void fill_slices(const struct ember_profile *profile, const struct ember_
     slices[0] = (struct ember_slice){NULL, time ? own->own_ns : value_of(own, metric)};
     slices[1] = slice(EMBER_PSEUDO_GC, timed->gc_ns);
     slices[2] = slice(EMBER_PSEUDO_WAITING, ember_metrics_waiting(timed));
-    slices[3] = slice(ember_pseudo_not_waiting(profile),
-                      timed->off_cpu_ns - ember_metrics_waiting(timed));
+    slices[3] =
+        slice(ember_pseudo_not_waiting(profile), timed->off_cpu_ns - ember_metrics_waiting(timed));
     slices[4] = slice(EMBER_PSEUDO_PRUNED, value_of(pruned, metric));
 }
 
@@ -201,7 +201,8 @@ static void measure_stack(struct choice *choice, uint32_t i)
     if (node->parent == EMBER_NONE) {
         const struct ember_process *process = &profile->processes[node->process];
         const char *name = process->name ? process->name : process->label;
-        size->text = (process->pid_text ? strlen(process->pid_text) : 0) + (name ? strlen(name) : 0);
+        size->text =
+            (process->pid_text ? strlen(process->pid_text) : 0) + (name ? strlen(name) : 0);
         return;
     }
     size->depth = choice->sizes[node->parent].depth + 1;
@@ -484,8 +485,7 @@ static int by_module(const void *left, const void *right)
 typedef int compare_functions(const void *, const void *);
 
 static void number(struct ember_names *names, const struct ember_profile *profile,
-                   const struct ember_function **sorted, uint32_t used,
-                   compare_functions *compare)
+                   const struct ember_function **sorted, uint32_t used, compare_functions *compare)
 {
     qsort(sorted, used, sizeof(struct ember_function *), compare);
     for (uint32_t i = 0; i < used; i++) {
@@ -515,8 +515,7 @@ bool ember_names_init(struct ember_names *names, const struct ember_outline *out
         for (uint32_t i = 0; i < profile->function_count; i++)
             if (names->id[i] != EMBER_NONE)
                 sorted[used++] = &profile->functions[i];
-        number(names, profile, sorted, used,
-               naming == EMBER_NAMING_MODULE ? by_module : by_text);
+        number(names, profile, sorted, used, naming == EMBER_NAMING_MODULE ? by_module : by_text);
     }
     free(sorted);
     return made;
@@ -556,8 +555,10 @@ static void say_estimates(struct ember_sink *text, const struct ember_info *info
         {EMBER_NO_WORDS, "words", "were not asked for"},
         {EMBER_NO_CALLS, "calls", "were not asked for"},
     };
-    static const char *const cuts[EMBER_CUTS] = {"is unfinished", "was cut by its timeout",
-                                                 "was stopped", "was cut by its memory_limit",
+    static const char *const cuts[EMBER_CUTS] = {"is unfinished",
+                                                 "was cut by its timeout",
+                                                 "was stopped",
+                                                 "was cut by its memory_limit",
                                                  "was not traced to its end",
                                                  "ended, which was lost"};
     if (info->outcome == EMBER_OUTCOME_UNFINISHED || info->cut_by != EMBER_CUT_NONE)
@@ -578,15 +579,17 @@ const char *ember_view_caveats(const struct ember_profile *profile,
     say(text, info->lost, " events lost");
     say(text, info->depth_cut, " calls below the depth limit");
     if (profile->timelines && profile->timelines->cut_ns > 0)
-        say(text, profile->timelines->cut_ns / 1000, " \xc2\xb5s of timeline kept, then memory_limit was reached");
+        say(text, profile->timelines->cut_ns / 1000,
+            " \xc2\xb5s of timeline kept, then memory_limit was reached");
     if (profile->before) {
         say(text, profile->before->info.lost, " events lost before");
         say(text, profile->before->info.depth_cut, " calls before below the depth limit");
     }
     say(text, outline ? outline->left_out : 0, " of ");
     if (outline && outline->left_out > 0)
-        ember_sink_printf(text, "%" PRIu32 " stacks are too small to show, summed up as "
-                                EMBER_PRUNED_FRAME, profile->node_count);
+        ember_sink_printf(
+            text, "%" PRIu32 " stacks are too small to show, summed up as " EMBER_PRUNED_FRAME,
+            profile->node_count);
     say_estimates(text, info, "");
     if (profile->before)
         say_estimates(text, &profile->before->info, " before");
@@ -602,15 +605,14 @@ static void head(struct ember_sink *text, const struct ember_info *info)
     if (gmtime_r(&start, &tm))
         strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S UTC", &tm);
     ember_sink_text(text, info->target ? info->target : "profile");
-    ember_sink_printf(text, ", %s, %" PRIu64 ".%03" PRIu64 " ms", when,
-                      info->duration_ns / 1000000, info->duration_ns / 1000 % 1000);
+    ember_sink_printf(text, ", %s, %" PRIu64 ".%03" PRIu64 " ms", when, info->duration_ns / 1000000,
+                      info->duration_ns / 1000 % 1000);
     const struct ember_sampled *sampled = &info->sampled;
     if (sampled->windows > 0)
-        ember_sink_printf(text, ", estimated from %" PRIu64 " %s of %" PRIu64 ".%03" PRIu64
-                                " ms in all",
-                          sampled->windows,
-                          info->outcome == EMBER_OUTCOME_RECORDED ? "windows" : "calls", sampled->window_ns / 1000000,
-                          sampled->window_ns / 1000 % 1000);
+        ember_sink_printf(
+            text, ", estimated from %" PRIu64 " %s of %" PRIu64 ".%03" PRIu64 " ms in all",
+            sampled->windows, info->outcome == EMBER_OUTCOME_RECORDED ? "windows" : "calls",
+            sampled->window_ns / 1000000, sampled->window_ns / 1000 % 1000);
     else if (info->calls > 1)
         ember_sink_printf(text, ", %" PRIu32 " calls", info->calls);
     if (info->otp_release)

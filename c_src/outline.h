@@ -37,13 +37,13 @@ enum ember_pseudo_frame ember_pseudo_not_waiting(const struct ember_profile *pro
 
 /* How much is kept at most. */
 struct ember_outline_limits {
-    uint32_t stacks;    /* a process counts as one */
+    uint32_t stacks; /* a process counts as one */
     uint32_t processes;
-    uint32_t depth;     /* functions in a stack */
-    uint64_t values;    /* values that are not zero, of the metrics that are shown */
-    uint64_t frames;    /* frames of these values' stacks, the process included */
-    uint64_t text;      /* bytes of these frames' names; 0: any number */
-    unsigned metrics;   /* bits 1 << EMBER_METRIC_...: what is shown */
+    uint32_t depth;   /* functions in a stack */
+    uint64_t values;  /* values that are not zero, of the metrics that are shown */
+    uint64_t frames;  /* frames of these values' stacks, the process included */
+    uint64_t text;    /* bytes of these frames' names; 0: any number */
+    unsigned metrics; /* bits 1 << EMBER_METRIC_...: what is shown */
 };
 
 #define EMBER_ALL_METRICS ((1u << EMBER_METRICS) - 1)

@@ -144,11 +144,11 @@ struct index_map {
 struct merge {
     struct ember_profile *into;
     struct ember_metrics *sums; /* of each node; NULL: its own */
-    const double *weights; /* of the processes that are merged; NULL: 1 */
-    uint32_t most_processes; /* that are told apart; 0: any number */
-    bool roles;       /* processes of one name are one, in one profile too */
-    uint32_t part;    /* the profile that is merged: 1, 2, ... */
-    uint32_t *seen_in; /* of each process: the part that has it, last */
+    const double *weights;      /* of the processes that are merged; NULL: 1 */
+    uint32_t most_processes;    /* that are told apart; 0: any number */
+    bool roles;                 /* processes of one name are one, in one profile too */
+    uint32_t part;              /* the profile that is merged: 1, 2, ... */
+    uint32_t *seen_in;          /* of each process: the part that has it, last */
     struct index_map functions;
     struct index_map processes;
     struct index_map nodes;
@@ -222,8 +222,7 @@ static uint32_t add_process(struct ember_profile *into, const struct ember_proce
     to->exited = from->exited;
     to->root = add_root(into, index);
     bool copied = copy_text(&to->pid_text, from->pid_text) && copy_text(&to->name, from->name) &&
-                  copy_text(&to->label, from->label) &&
-                  copy_text(&to->ancestors, from->ancestors);
+                  copy_text(&to->label, from->label) && copy_text(&to->ancestors, from->ancestors);
     return copied ? index : EMBER_NONE;
 }
 
@@ -371,8 +370,8 @@ static void merge_metrics(struct merge *merge, uint32_t index, const struct embe
 {
     struct ember_profile *into = merge->into;
     const struct ember_node *node = &from->nodes[i];
-    struct ember_metrics own =
-        merge->weights ? weighed(&node->own, merge->weights[node->process]) : node->own;
+    struct ember_metrics own = merge->weights ? weighed(&node->own, merge->weights[node->process])
+                                              : node->own;
     if (into->squares)
         into->squares[index] += from->squares ? from->squares[i] : square((double)own.own_ns);
     struct ember_metrics *sum = merge->sums ? &merge->sums[index] : &into->nodes[index].own;
@@ -403,8 +402,7 @@ static bool merge_one(struct merge *merge, const struct ember_profile *from, map
     uint32_t *maps = malloc((count + 1) * sizeof *maps);
     uint32_t *processes = maps ? maps + from->function_count : NULL;
     merge->part++;
-    bool merged = maps && merge_functions(merge, from, maps) &&
-                  map(merge, from, processes);
+    bool merged = maps && merge_functions(merge, from, maps) && map(merge, from, processes);
     if (merged)
         merge_nodes(merge, from, maps, processes, processes + from->process_count);
     free(maps);
@@ -474,9 +472,9 @@ static bool allocate_merge(struct merge *merge, const struct ember_profile *cons
     merge->into->processes = calloc(processes + 1, sizeof *merge->into->processes);
     merge->into->nodes = calloc(nodes + 1, sizeof *merge->into->nodes);
     merge->seen_in = calloc(processes + 1, sizeof *merge->seen_in);
-    return merge->into->functions && merge->into->processes && merge->into->nodes && merge->seen_in &&
-           create_map(&merge->functions, functions) && create_map(&merge->processes, processes) &&
-           create_map(&merge->nodes, nodes);
+    return merge->into->functions && merge->into->processes && merge->into->nodes &&
+           merge->seen_in && create_map(&merge->functions, functions) &&
+           create_map(&merge->processes, processes) && create_map(&merge->nodes, nodes);
 }
 
 static bool create_squares(struct merge *merge, size_t nodes)
@@ -503,10 +501,9 @@ struct ember_profile *ember_profile_merge(const struct ember_profile *const *pro
     struct merge merge = {.into = ember_profile_create()};
     if (!merge.into)
         return NULL;
-    bool merged = allocate_merge(&merge, profiles, count) &&
-                  merge_all_info(merge.into, profiles, count) &&
-                  (count != 1 || !profiles[0]->squares ||
-                   create_squares(&merge, profiles[0]->node_count));
+    bool merged =
+        allocate_merge(&merge, profiles, count) && merge_all_info(merge.into, profiles, count) &&
+        (count != 1 || !profiles[0]->squares || create_squares(&merge, profiles[0]->node_count));
     for (uint32_t i = 0; merged && i < count; i++)
         merged = merge_one(&merge, profiles[i], merge_processes);
     return end_merge(&merge, merged);
@@ -583,10 +580,10 @@ static struct ember_profile *add_window(const struct ember_profile *sum,
     struct merge merge = {.into = ember_profile_create(), .most_processes = most_processes};
     if (!merge.into)
         return NULL;
-    bool merged = allocate_merge(&merge, parts, count) &&
-                  merge_all_info(merge.into, parts, count) &&
-                  create_squares(&merge, (size_t)window->node_count + (sum ? sum->node_count : 0)) &&
-                  (!sum || merge_one(&merge, sum, merge_processes));
+    bool merged =
+        allocate_merge(&merge, parts, count) && merge_all_info(merge.into, parts, count) &&
+        create_squares(&merge, (size_t)window->node_count + (sum ? sum->node_count : 0)) &&
+        (!sum || merge_one(&merge, sum, merge_processes));
     merge.weights = weights;
     merged = merged && merge_one(&merge, window, merge_processes);
     if (merged)
@@ -780,8 +777,8 @@ static double ratio(double after, double before)
     return after > 0 && before > 0 ? after / before : 1;
 }
 
-static double find_scale(const struct ember_metrics *sum_before,
-                         const struct ember_profile *diff, enum ember_normalise normalise)
+static double find_scale(const struct ember_metrics *sum_before, const struct ember_profile *diff,
+                         enum ember_normalise normalise)
 {
     const struct ember_metrics sum_after = ember_profile_total(diff, EMBER_NONE);
     switch (normalise) {
@@ -864,11 +861,10 @@ struct ember_profile *ember_profile_diff(const struct ember_profile *before,
     struct merge merge = {.into = ember_profile_create(), .roles = true};
     if (!merge.into)
         return NULL;
-    bool joined = allocate_merge(&merge, sides, 2) &&
-                  copy_info(&merge.into->info, &after->info) &&
-                  create_before(&merge, &before->info,
-                                (size_t)after->node_count + before->node_count) &&
-                  merge_one(&merge, after, merge_roles);
+    bool joined =
+        allocate_merge(&merge, sides, 2) && copy_info(&merge.into->info, &after->info) &&
+        create_before(&merge, &before->info, (size_t)after->node_count + before->node_count) &&
+        merge_one(&merge, after, merge_roles);
     if (joined) {
         merge.sums = merge.into->before->own;
         joined = merge_one(&merge, before, merge_roles);

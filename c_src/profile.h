@@ -19,12 +19,12 @@
  * Times exclude each other: own time is neither off-CPU nor GC time. */
 struct ember_metrics {
     uint64_t calls;
-    uint64_t own_ns;     /* running, the tracer's own cost subtracted */
-    uint64_t off_cpu_ns; /* scheduled out: waiting or preempted, that is runnable */
-    uint64_t gc_ns;      /* in garbage collection */
-    int64_t words;       /* heap words allocated */
+    uint64_t own_ns;         /* running, the tracer's own cost subtracted */
+    uint64_t off_cpu_ns;     /* scheduled out: waiting or preempted, that is runnable */
+    uint64_t gc_ns;          /* in garbage collection */
+    int64_t words;           /* heap words allocated */
     uint64_t uncertainty_ns; /* of own_ns, either way: the cost of tracing is known so exactly */
-    uint64_t waiting_ns; /* the part of off_cpu_ns that it was scheduled out with nothing to do */
+    uint64_t waiting_ns;   /* the part of off_cpu_ns that it was scheduled out with nothing to do */
     uint64_t binary_bytes; /* of binaries outside the heap that came to be referred to */
 };
 
@@ -39,10 +39,10 @@ struct ember_function {
 
 /* A process that took part. `root` is its node without a function. */
 struct ember_process {
-    uint64_t pid;   /* the VM's word for the pid; 0 where unknown */
-    char *pid_text; /* <0.123.0> */
-    char *name;     /* registered name, or NULL */
-    char *label;    /* label or initial call, or NULL */
+    uint64_t pid;    /* the VM's word for the pid; 0 where unknown */
+    char *pid_text;  /* <0.123.0> */
+    char *name;      /* registered name, or NULL */
+    char *label;     /* label or initial call, or NULL */
     uint32_t parent; /* index of the process that spawned it, or EMBER_NONE */
     uint32_t root;   /* index of its root node */
     bool exited;     /* died while it was profiled */
@@ -79,13 +79,13 @@ enum ember_cut {
 
 /* Bits of ember_info.fallbacks: what had to be done in a less exact way. */
 enum {
-    EMBER_FALLBACK_STACK = 1, /* no stack pointer: stacks from return_to alone */
-    EMBER_FALLBACK_HEAP = 2,  /* words in fragments are seen at collections only */
-    EMBER_FALLBACK_CLOCK = 4, /* no invariant time-stamp counter */
-    EMBER_FALLBACK_COST = 8,  /* the cost of tracing varied too much to be subtracted exactly */
+    EMBER_FALLBACK_STACK = 1,     /* no stack pointer: stacks from return_to alone */
+    EMBER_FALLBACK_HEAP = 2,      /* words in fragments are seen at collections only */
+    EMBER_FALLBACK_CLOCK = 4,     /* no invariant time-stamp counter */
+    EMBER_FALLBACK_COST = 8,      /* the cost of tracing varied too much to be subtracted exactly */
     EMBER_FALLBACK_BINARIES = 16, /* binaries outside the heap are not counted */
-    EMBER_FALLBACK_WAITING = 32, /* waiting cannot be told from preempted */
-    EMBER_NO_TIMES = 64,         /* not asked for, as the next two; all of them are zero */
+    EMBER_FALLBACK_WAITING = 32,  /* waiting cannot be told from preempted */
+    EMBER_NO_TIMES = 64,          /* not asked for, as the next two; all of them are zero */
     EMBER_NO_WORDS = 128,
     EMBER_NO_CALLS = 256,
     EMBER_FALLBACKS = 511, /* all of these */
@@ -99,9 +99,9 @@ extern const char *const ember_fallback_names[EMBER_FALLBACK_KINDS];
  * happened in windows. All zero: it was not. */
 struct ember_sampled {
     uint64_t windows;
-    uint64_t window_ns;  /* their length in all */
-    uint64_t span_ns;    /* of the time that is estimated */
-    uint64_t cost_ns;    /* what they have cost, of one scheduler's time */
+    uint64_t window_ns; /* their length in all */
+    uint64_t span_ns;   /* of the time that is estimated */
+    uint64_t cost_ns;   /* what they have cost, of one scheduler's time */
     uint32_t schedulers;
     uint32_t budget_ppm; /* of all schedulers' time; of a merge, the largest */
     uint64_t seen;       /* processes that were recorded, added up over the windows ... */
@@ -186,13 +186,13 @@ bool ember_profile_check(const struct ember_profile *profile);
 struct ember_profile *ember_profile_merge(const struct ember_profile *const *profiles,
                                           uint32_t count);
 
-/* Adds a window's profile, or a captured call's, to those of others before (NULL: there were none): what a
- * process did counts `weights[process]' times. `sampled' is of this window. When there are
+/* Adds a window's profile, or a captured call's, to those of others before (NULL: there were none):
+ * what a process did counts `weights[process]' times. `sampled' is of this window. When there are
  * `most_processes' already, others are summed up by what they do. A new profile, or NULL
  * when out of memory.
  *
- * Tracing slows processes down, so in a window, but not in a call, they do less than they would. Those that
- * had time to wait have waited less instead. What the others lack of the window's length
+ * Tracing slows processes down, so in a window, but not in a call, they do less than they would.
+ * Those that had time to wait have waited less instead. What the others lack of the window's length
  * makes what they did count more, and so what those did that they have spawned. */
 struct ember_profile *ember_profile_add_window(const struct ember_profile *sum,
                                                const struct ember_profile *window,
@@ -209,7 +209,7 @@ struct ember_profile *ember_profile_settle(const struct ember_profile *sum);
 
 /* What is kept of a profile. */
 struct ember_filter {
-    const bool *processes; /* one a process; NULL: all */
+    const bool *processes;      /* one a process; NULL: all */
     const char *const *modules; /* NULL: all */
     uint32_t module_count;
 };

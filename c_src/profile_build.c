@@ -88,9 +88,8 @@ static bool build_nodes(struct ember_profile *profile, const struct ember_run *r
     for (uint32_t i = 0; i < known + PSEUDO_FUNCTIONS; i++)
         map[i] = EMBER_NONE;
     bool named = true;
-    struct ember_compensation compensation =
-        ember_compensation_of(&run->tree, &build->costs, build->ns_per_tick,
-                              (double)build->stolen_ns);
+    struct ember_compensation compensation = ember_compensation_of(
+        &run->tree, &build->costs, build->ns_per_tick, (double)build->stolen_ns);
     if (compensation.doubtful)
         profile->info.fallbacks |= EMBER_FALLBACK_COST;
     for (uint32_t i = 0; named && i < run->tree.count; i++) {
@@ -208,14 +207,17 @@ static void build_info(struct ember_info *info, const struct ember_run *run,
                        const struct ember_build *build)
 {
     info->duration_ns = to_ns(run->duration_ticks, build);
-    info->start_us = build->end_us - (int64_t)(to_ns(run->end_ticks - run->begin_ticks, build) / 1000);
+    info->start_us =
+        build->end_us - (int64_t)(to_ns(run->end_ticks - run->begin_ticks, build) / 1000);
     info->events = run->events;
     info->lost = run->lost;
     info->depth_cut = run->depth_cut;
     info->calls = run->calls;
     info->fallbacks = build->fallbacks;
     info->outcome = run->outcome;
-    info->cut_by = run->end_lost ? EMBER_CUT_LOST : run->untraced ? EMBER_CUT_UNTRACED : EMBER_CUT_NONE;
+    info->cut_by = run->end_lost   ? EMBER_CUT_LOST
+                   : run->untraced ? EMBER_CUT_UNTRACED
+                                   : EMBER_CUT_NONE;
 }
 
 struct ember_profile *ember_profile_build(const struct ember_run *run,

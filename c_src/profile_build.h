@@ -16,7 +16,7 @@ struct ember_build {
     double ns_per_tick;
     uint64_t stolen_ns;       /* see stolen.h: while it ran, or a little longer */
     struct ember_costs costs; /* all 0: nothing is subtracted */
-    int64_t end_us;                   /* UTC of the run's end */
+    int64_t end_us;           /* UTC of the run's end */
     uint32_t fallbacks;
     /* New strings, NULL when out of memory. */
     char *(*atom_name)(uint64_t atom);

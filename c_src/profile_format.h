@@ -11,13 +11,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define EMBER_FORMAT_MAGIC "\x89" "EMBER\r\n"
+#define EMBER_FORMAT_MAGIC \
+    "\x89" \
+    "EMBER\r\n"
 
 enum {
     EMBER_FORMAT_MAJOR = 1,
     EMBER_FORMAT_MINOR = 0,
-    EMBER_FORMAT_MINOR_TIMELINE = 1, /* of a file with a timeline */
-    EMBER_FORMAT_MINOR_SAMPLED = 2,  /* of a profile that was sampled */
+    EMBER_FORMAT_MINOR_TIMELINE = 1,  /* of a file with a timeline */
+    EMBER_FORMAT_MINOR_SAMPLED = 2,   /* of a profile that was sampled */
     EMBER_FORMAT_MINOR_ANCESTORS = 3, /* of a file that tells who is over a process */
     EMBER_FORMAT_HEADER_SIZE = 32,
     EMBER_FORMAT_BLOCK_HEADER_SIZE = 24,
@@ -48,9 +50,8 @@ enum ember_format_kind {
     EMBER_FORMAT_KINDS,
 };
 
-static const char ember_format_kinds[EMBER_FORMAT_KINDS][5] = {"INFO", "METR", "FUNC",
-                                                               "PROC", "NODE", "time",
-                                                               "over"};
+static const char ember_format_kinds[EMBER_FORMAT_KINDS][5] = {"INFO", "METR", "FUNC", "PROC",
+                                                               "NODE", "time", "over"};
 
 /* Tags of the fields of INFO. */
 enum ember_format_tag {

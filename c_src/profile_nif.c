@@ -73,13 +73,12 @@ static ERL_NIF_TERM out_of_memory(ErlNifEnv *env)
 
 static const char *outcome_name(enum ember_outcome outcome)
 {
-    static const char *const names[] = {"returned", "raised", "exited", "unfinished",
-                                        "recorded"};
+    static const char *const names[] = {"returned", "raised", "exited", "unfinished", "recorded"};
     return names[outcome];
 }
 
-static const char *const cut_names[EMBER_CUTS] = {"none", "timeout", "stopped", "memory_limit",
-                                                  "untraced", "lost"};
+static const char *const cut_names[EMBER_CUTS] = {"none",         "timeout",  "stopped",
+                                                  "memory_limit", "untraced", "lost"};
 
 /* The cost of tracing has a key of its own: doubtful. */
 #define LISTED_FALLBACKS ((uint32_t)(EMBER_FALLBACKS & ~EMBER_FALLBACK_COST))
@@ -100,8 +99,8 @@ static ERL_NIF_TERM bool_term(ErlNifEnv *env, bool value)
 
 static bool is_complete(const struct ember_info *info)
 {
-    bool ended = info->outcome == EMBER_OUTCOME_RETURNED ||
-                 info->outcome == EMBER_OUTCOME_RAISED || info->outcome == EMBER_OUTCOME_RECORDED;
+    bool ended = info->outcome == EMBER_OUTCOME_RETURNED || info->outcome == EMBER_OUTCOME_RAISED ||
+                 info->outcome == EMBER_OUTCOME_RECORDED;
     return ended && info->lost == 0 && info->cut_by == EMBER_CUT_NONE;
 }
 
@@ -408,11 +407,11 @@ static ERL_NIF_TERM function_list(ErlNifEnv *env, const struct ember_profile *pr
     ERL_NIF_TERM list = enif_make_list(env, 0);
     for (uint32_t i = 0; i < profile->function_count; i++)
         if (!is_empty(&before[i].own, &after[i].own))
-            list = enif_make_list_cell(env,
-                                       function_map(env, terms[i],
-                                                    profile->before ? &before[i] : NULL,
-                                                    &after[i], without(profile)),
-                                       list);
+            list =
+                enif_make_list_cell(env,
+                                    function_map(env, terms[i], profile->before ? &before[i] : NULL,
+                                                 &after[i], without(profile)),
+                                    list);
     return list;
 }
 
@@ -534,9 +533,9 @@ static bool get_sampled(ErlNifEnv *env, ERL_NIF_TERM term, struct ember_sampled 
     for (int i = 0; i < 7; i++)
         if (!enif_get_uint64(env, words[i], &numbers[i]))
             return false;
-    *sampled = (struct ember_sampled){1,          numbers[0],           numbers[1],
-                                      numbers[2], (uint32_t)numbers[3], (uint32_t)numbers[4],
-                                      numbers[5], numbers[6]};
+    *sampled = (struct ember_sampled){
+        1,          numbers[0], numbers[1], numbers[2], (uint32_t)numbers[3], (uint32_t)numbers[4],
+        numbers[5], numbers[6]};
     return true;
 }
 
@@ -686,8 +685,7 @@ ERL_NIF_TERM ember_profile_nif_diff(ErlNifEnv *env, int argc, const ERL_NIF_TERM
     if (!get_plain_profile(env, argv[0], &before) || !get_plain_profile(env, argv[1], &after) ||
         normalise < 0)
         return enif_make_badarg(env);
-    struct ember_profile *diff =
-        ember_profile_diff(before, after, (enum ember_normalise)normalise);
+    struct ember_profile *diff = ember_profile_diff(before, after, (enum ember_normalise)normalise);
     return diff ? ember_profile_nif_term(env, diff) : out_of_memory(env);
 }
 
@@ -862,8 +860,8 @@ static const char *const side_names[] = {"after", "before"};
 
 static ERL_NIF_TERM no_comparison(ErlNifEnv *env, ERL_NIF_TERM view)
 {
-    return enif_raise_exception(
-        env, enif_make_tuple2(env, ember_term_atom(env, "no_comparison"), view));
+    return enif_raise_exception(env,
+                                enif_make_tuple2(env, ember_term_atom(env, "no_comparison"), view));
 }
 
 /* format(Profile, View, Metric, 'after' | before, SymbolsPath | undefined) -> binary */

@@ -70,8 +70,8 @@ struct reader {
 
 /* ---- errors ---- */
 
-static void __attribute__((format(printf, 2, 3))) fail(struct reader *reader, const char *format,
-                                                       ...)
+static void __attribute__((format(printf, 2, 3)))
+fail(struct reader *reader, const char *format, ...)
 {
     char what[80];
     va_list args;
@@ -195,8 +195,7 @@ static void check_file_header(struct reader *reader)
 {
     const unsigned char *header = reader->data;
     size_t known = sizeof EMBER_FORMAT_MAGIC - 1;
-    if (reader->size < EMBER_FORMAT_HEADER_SIZE ||
-        memcmp(header, EMBER_FORMAT_MAGIC, known) != 0)
+    if (reader->size < EMBER_FORMAT_HEADER_SIZE || memcmp(header, EMBER_FORMAT_MAGIC, known) != 0)
         fail(reader, "not a profile file");
     else if (!is_checked(header, EMBER_FORMAT_HEADER_SIZE))
         fail(reader, "the header's checksum does not match");
@@ -341,19 +340,37 @@ static void read_info_field(struct reader *reader, uint64_t tag, size_t size)
 {
     struct ember_info *info = &reader->profile->info;
     switch (tag) {
-    case EMBER_FORMAT_TARGET: info->target = read_bytes_as_text(reader, size); break;
-    case EMBER_FORMAT_OTP_RELEASE: info->otp_release = read_bytes_as_text(reader, size); break;
+    case EMBER_FORMAT_TARGET:
+        info->target = read_bytes_as_text(reader, size);
+        break;
+    case EMBER_FORMAT_OTP_RELEASE:
+        info->otp_release = read_bytes_as_text(reader, size);
+        break;
     case EMBER_FORMAT_START_US:
         info->start_us = ember_format_unzigzag(
             read_number(reader, 2 * (uint64_t)EMBER_FORMAT_MAX_START_US, "start"));
         break;
-    case EMBER_FORMAT_DURATION_NS: info->duration_ns = read_varint(reader); break;
-    case EMBER_FORMAT_EVENTS: info->events = read_varint(reader); break;
-    case EMBER_FORMAT_LOST: info->lost = read_varint(reader); break;
-    case EMBER_FORMAT_COMPENSATED_NS: info->compensated_ns = read_varint(reader); break;
-    case EMBER_FORMAT_RAW_NS: info->raw_ns = read_varint(reader); break;
-    case EMBER_FORMAT_DEPTH_CUT: info->depth_cut = read_varint(reader); break;
-    case EMBER_FORMAT_CALLS: info->calls = read_small(reader, UINT32_MAX, "calls"); break;
+    case EMBER_FORMAT_DURATION_NS:
+        info->duration_ns = read_varint(reader);
+        break;
+    case EMBER_FORMAT_EVENTS:
+        info->events = read_varint(reader);
+        break;
+    case EMBER_FORMAT_LOST:
+        info->lost = read_varint(reader);
+        break;
+    case EMBER_FORMAT_COMPENSATED_NS:
+        info->compensated_ns = read_varint(reader);
+        break;
+    case EMBER_FORMAT_RAW_NS:
+        info->raw_ns = read_varint(reader);
+        break;
+    case EMBER_FORMAT_DEPTH_CUT:
+        info->depth_cut = read_varint(reader);
+        break;
+    case EMBER_FORMAT_CALLS:
+        info->calls = read_small(reader, UINT32_MAX, "calls");
+        break;
     case EMBER_FORMAT_FALLBACKS:
         info->fallbacks = (uint32_t)read_varint(reader) & EMBER_FALLBACKS;
         break;
@@ -366,19 +383,33 @@ static void read_info_field(struct reader *reader, uint64_t tag, size_t size)
     case EMBER_FORMAT_CUT_BY:
         info->cut_by = read_small(reader, EMBER_CUTS - 1, "reason");
         break;
-    case EMBER_FORMAT_WINDOWS: info->sampled.windows = read_sum(reader, "windows"); break;
-    case EMBER_FORMAT_WINDOW_NS: info->sampled.window_ns = read_sum(reader, "windows' time"); break;
-    case EMBER_FORMAT_SPAN_NS: info->sampled.span_ns = read_sum(reader, "sampled time"); break;
-    case EMBER_FORMAT_COST_NS: info->sampled.cost_ns = read_sum(reader, "cost"); break;
+    case EMBER_FORMAT_WINDOWS:
+        info->sampled.windows = read_sum(reader, "windows");
+        break;
+    case EMBER_FORMAT_WINDOW_NS:
+        info->sampled.window_ns = read_sum(reader, "windows' time");
+        break;
+    case EMBER_FORMAT_SPAN_NS:
+        info->sampled.span_ns = read_sum(reader, "sampled time");
+        break;
+    case EMBER_FORMAT_COST_NS:
+        info->sampled.cost_ns = read_sum(reader, "cost");
+        break;
     case EMBER_FORMAT_SCHEDULERS:
         info->sampled.schedulers = read_small(reader, UINT16_MAX, "schedulers");
         break;
     case EMBER_FORMAT_BUDGET_PPM:
         info->sampled.budget_ppm = read_small(reader, 1000000, "budget");
         break;
-    case EMBER_FORMAT_SEEN: info->sampled.seen = read_sum(reader, "processes"); break;
-    case EMBER_FORMAT_PRESENT: info->sampled.present = read_sum(reader, "processes"); break;
-    default: reader->at += size; break;
+    case EMBER_FORMAT_SEEN:
+        info->sampled.seen = read_sum(reader, "processes");
+        break;
+    case EMBER_FORMAT_PRESENT:
+        info->sampled.present = read_sum(reader, "processes");
+        break;
+    default:
+        reader->at += size;
+        break;
     }
 }
 
@@ -431,7 +462,8 @@ static void read_metric(struct reader *reader)
 
 static void read_function(struct reader *reader)
 {
-    struct ember_function *function = &reader->profile->functions[reader->profile->function_count++];
+    struct ember_function *function =
+        &reader->profile->functions[reader->profile->function_count++];
     function->module = read_text(reader);
     function->name = read_text(reader);
     function->text = read_text(reader);
@@ -498,8 +530,8 @@ static void read_subjects(struct reader *reader, uint32_t first, uint32_t count)
         bool root = node->parent == EMBER_NONE;
         node->process = root ? read_subject(reader, EMBER_FORMAT_PROCESSES, "process")
                              : nodes[node->parent].process;
-        node->function =
-            root ? EMBER_NONE : read_subject(reader, EMBER_FORMAT_FUNCTIONS, "function");
+        node->function = root ? EMBER_NONE
+                              : read_subject(reader, EMBER_FORMAT_FUNCTIONS, "function");
     }
 }
 
@@ -552,8 +584,7 @@ static uint64_t read_span(struct reader *reader, uint32_t process, uint64_t time
         fail(reader, "a span on a stack of another process");
     struct ember_span span = {(uint32_t)(where / EMBER_STATES),
                               (enum ember_state)(where % EMBER_STATES), length};
-    if (reader->ok &&
-        !ember_timeline_add(&profile->timelines->processes[process], span, SIZE_MAX))
+    if (reader->ok && !ember_timeline_add(&profile->timelines->processes[process], span, SIZE_MAX))
         fail_memory(reader);
     return time + length;
 }
@@ -566,8 +597,7 @@ static void read_timeline(struct reader *reader)
         fail(reader, "a timeline of nothing");
         return;
     }
-    uint32_t process =
-        read_small(reader, last_index(reader, EMBER_FORMAT_PROCESSES), "process");
+    uint32_t process = read_small(reader, last_index(reader, EMBER_FORMAT_PROCESSES), "process");
     uint64_t time = read_number(reader, EMBER_FORMAT_MAX_SUM, "start");
     if (!reader->ok)
         return;
@@ -622,14 +652,28 @@ static void read_items(struct reader *reader, void (*read_item)(struct reader *)
 static void read_content(struct reader *reader)
 {
     switch (reader->block.kind) {
-    case EMBER_FORMAT_INFO: read_items(reader, read_field); break;
-    case EMBER_FORMAT_METRICS: read_items(reader, read_metric); break;
-    case EMBER_FORMAT_FUNCTIONS: read_items(reader, read_function); break;
-    case EMBER_FORMAT_PROCESSES: read_items(reader, read_process); break;
-    case EMBER_FORMAT_NODES: read_nodes(reader); break;
-    case EMBER_FORMAT_ANCESTORS: read_items(reader, read_ancestors); break;
+    case EMBER_FORMAT_INFO:
+        read_items(reader, read_field);
+        break;
+    case EMBER_FORMAT_METRICS:
+        read_items(reader, read_metric);
+        break;
+    case EMBER_FORMAT_FUNCTIONS:
+        read_items(reader, read_function);
+        break;
+    case EMBER_FORMAT_PROCESSES:
+        read_items(reader, read_process);
+        break;
+    case EMBER_FORMAT_NODES:
+        read_nodes(reader);
+        break;
+    case EMBER_FORMAT_ANCESTORS:
+        read_items(reader, read_ancestors);
+        break;
     case EMBER_FORMAT_TIMELINE:
-    case EMBER_FORMAT_KINDS: read_timeline(reader); break;
+    case EMBER_FORMAT_KINDS:
+        read_timeline(reader);
+        break;
     }
     if (reader->at != reader->end)
         fail(reader, "%zu bytes are left over", (size_t)(reader->end - reader->at));

@@ -200,8 +200,8 @@ static void finish_run(struct ember_recorder *recorder, struct ember_run *run,
     end_timelines(run);
     if (!keep_run(recorder, run))
         ember_run_destroy(run);
-    else if (recorder->captures[run->capture].merge &&
-             !run->window && (outcome != EMBER_OUTCOME_UNFINISHED || run->end_lost))
+    else if (recorder->captures[run->capture].merge && !run->window &&
+             (outcome != EMBER_OUTCOME_UNFINISHED || run->end_lost))
         merge_run(recorder, run);
     else
         give_out(recorder, run);
@@ -217,10 +217,10 @@ static struct ember_track *new_track(struct ember_recorder *recorder, struct emb
                                      struct ember_traced *process, uint32_t parent)
 {
     uint32_t index = ember_run_add_process(run, process->pid, parent);
-    struct ember_track *track = index == EMBER_NONE
-                                    ? NULL
-                                    : ember_track_create(run, &recorder->captures[run->capture],
-                                                         &recorder->layout, index);
+    struct ember_track *track =
+        index == EMBER_NONE
+            ? NULL
+            : ember_track_create(run, &recorder->captures[run->capture], &recorder->layout, index);
     if (track && run->recording.budget)
         track->recorded = run->processes[index].recorded =
             ember_recorded_create(&run->recording, time_in_run(run, process));
@@ -286,7 +286,8 @@ static void begin(struct ember_recorder *recorder, const struct ember_event *eve
         ember_function_table_id(&recorder->functions, capture->target, capture->target_arity);
     struct ember_traced *process = ensure_process(recorder, event->pid);
     bool ready = process && function != EMBER_NONE;
-    struct ember_run *run = ready ? start_run(recorder, event->value, ember_event_ticks(event)) : NULL;
+    struct ember_run *run = ready ? start_run(recorder, event->value, ember_event_ticks(event))
+                                  : NULL;
     if (!run) {
         recorder->starved[capture_of(event)] = true;
         drop_if_unused(recorder, process);
@@ -298,8 +299,8 @@ static void begin(struct ember_recorder *recorder, const struct ember_event *eve
         note_captured_call(process, event);
     struct ember_track *track = add_track(recorder, run, process, EMBER_NONE);
     if (track)
-        ember_track_begin(track, function, ember_traced_depth(process, event),
-                          process->was_traced, process->marking);
+        ember_track_begin(track, function, ember_traced_depth(process, event), process->was_traced,
+                          process->marking);
     drop_if_unused(recorder, process);
 }
 
@@ -422,7 +423,8 @@ static void spawn(struct ember_recorder *recorder, const struct ember_event *eve
         return;
     ember_traced_event(parent, event);
     for (struct ember_track *t = parent->tracks; t; t = t->next_in_process) {
-        struct ember_traced *child = t->capture->spawned ? ensure_process(recorder, event->value) : NULL;
+        struct ember_traced *child = t->capture->spawned ? ensure_process(recorder, event->value)
+                                                         : NULL;
         if (!child)
             continue;
         child->out = true;
@@ -656,7 +658,8 @@ static void name_unknown(struct ember_recorder *recorder, const struct ember_tra
     for (struct ember_track *t = process->tracks; t; t = t->next_in_process) {
         if (!t->entered || !ember_track_is_unknown(t))
             continue;
-        uint32_t function = shown_function(recorder, t->capture, event->mfa, ember_event_arity(event));
+        uint32_t function =
+            shown_function(recorder, t->capture, event->mfa, ember_event_arity(event));
         if (function != EMBER_NONE)
             ember_track_show(t, function, ember_traced_depth(process, event));
     }
@@ -887,7 +890,8 @@ void ember_recorder_check_ends(struct ember_recorder *recorder)
     if (!run || lost_until_now(recorder) == 0)
         return;
     for (; run; run = run->next)
-        if (!run->window && (run->missed || recorder->outlet.ended(recorder->outlet.context, run->id)))
+        if (!run->window &&
+            (run->missed || recorder->outlet.ended(recorder->outlet.context, run->id)))
             run->missed++;
     while ((run = run_without_end(recorder)))
         end_without_event(recorder, run, last_seen(run));

@@ -16,8 +16,8 @@
 struct ember_window_process {
     uint64_t pid;
     enum ember_activity activity;
-    bool complete;     /* these are all its frames: */
-    uint32_t frames;   /* index of the oldest ... */
+    bool complete;   /* these are all its frames: */
+    uint32_t frames; /* index of the oldest ... */
     uint32_t frame_count;
 };
 
@@ -57,9 +57,9 @@ struct ember_recorder {
     struct ember_function_table functions;
     struct ember_capture captures[EMBER_MAX_CAPTURES];
     bool open[EMBER_MAX_CAPTURES];
-    bool starved[EMBER_MAX_CAPTURES]; /* there was no memory for a run */
-    uint64_t to_keep[EMBER_MAX_CAPTURES]; /* calls, where only slow ones are kept */
-    size_t kept[EMBER_MAX_CAPTURES];  /* bytes of its runs that were given out */
+    bool starved[EMBER_MAX_CAPTURES];             /* there was no memory for a run */
+    uint64_t to_keep[EMBER_MAX_CAPTURES];         /* calls, where only slow ones are kept */
+    size_t kept[EMBER_MAX_CAPTURES];              /* bytes of its runs that were given out */
     struct ember_run *merged[EMBER_MAX_CAPTURES]; /* NULL: none yet */
     struct ember_timeline_budget budgets[EMBER_MAX_CAPTURES]; /* for timelines */
     struct ember_run *runs;
@@ -75,7 +75,7 @@ struct ember_recorder {
         uint32_t count;
         struct ember_event events[EMBER_MOST_FRAMES];
     } walk;
-    uint64_t now;                /* time of the last event, ticks */
+    uint64_t now; /* time of the last event, ticks */
 };
 
 bool ember_recorder_init(struct ember_recorder *recorder, const struct ember_outlet *outlet,

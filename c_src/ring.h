@@ -53,8 +53,7 @@ static inline struct ember_event *ember_ring_reserve(struct ember_ring *ring)
     uint64_t tail = atomic_load_explicit(&ring->producer.tail, memory_order_relaxed);
     if (tail - ring->producer.head_seen > ring->constant.mask) {
         /* acquire: edge B */
-        ring->producer.head_seen =
-            atomic_load_explicit(&ring->consumer.head, memory_order_acquire);
+        ring->producer.head_seen = atomic_load_explicit(&ring->consumer.head, memory_order_acquire);
         if (tail - ring->producer.head_seen > ring->constant.mask)
             return NULL;
     }

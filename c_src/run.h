@@ -27,8 +27,8 @@ struct ember_capture {
     uint64_t keep;       /* so many calls, of those that took longer; 0: all calls */
     double slower_ticks; /* than this, tracing's cost subtracted */
     double event_ticks[EMBER_COST_KINDS]; /* that cost, of an event */
-    uint64_t stolen_ns;  /* when it began: see stolen.h */
-    uint32_t *modules;   /* only these are shown, sorted; NULL: all */
+    uint64_t stolen_ns;                   /* when it began: see stolen.h */
+    uint32_t *modules;                    /* only these are shown, sorted; NULL: all */
     uint32_t module_count;
 };
 
@@ -51,9 +51,9 @@ struct ember_ancestor {
 
 struct ember_run_process {
     uint64_t pid;
-    uint32_t parent; /* index, or EMBER_NONE */
-    uint32_t root;   /* node */
-    uint64_t name;   /* atom word of a name registered meanwhile, or 0 */
+    uint32_t parent;          /* index, or EMBER_NONE */
+    uint32_t root;            /* node */
+    uint64_t name;            /* atom word of a name registered meanwhile, or 0 */
     struct ember_mfa initial; /* first function, where the spawn told */
     uint8_t initial_arity;
     uint8_t ancestor_count;
@@ -82,15 +82,15 @@ struct ember_run {
     uint32_t calls;
     uint64_t events;
     uint64_t lost_at_begin;
-    uint64_t lost; /* during the run */
+    uint64_t lost;      /* during the run */
     uint64_t lost_told; /* of its processes, as their events tell */
     uint64_t depth_cut;
     size_t track_bytes;
     struct ember_recording recording; /* of its timelines */
     enum ember_outcome outcome;
-    bool window;   /* not a call, but what processes did for a while */
-    bool untraced; /* not to its end */
-    bool end_lost; /* when it ended is not known exactly */
+    bool window;    /* not a call, but what processes did for a while */
+    bool untraced;  /* not to its end */
+    bool end_lost;  /* when it ended is not known exactly */
     uint8_t missed; /* times it was seen to have ended, without an event that says so */
     bool out_of_memory;
 };

@@ -40,7 +40,8 @@ struct ember_session *ember_session_create(uint64_t generation, uint32_t threads
     session->layout = options->layout;
     session->admission = ember_admission_create();
     if (session->admission && create_rings(session, threads))
-        session->consumer = ember_consumer_start(session->rings, threads, session->origin_ticks, options);
+        session->consumer =
+            ember_consumer_start(session->rings, threads, session->origin_ticks, options);
     if (session->consumer)
         return session;
     free_session(session);

@@ -20,7 +20,7 @@
 #define EMBER_RING_CAPACITY (1u << 14)
 
 struct ember_session {
-    uint64_t generation; /* names the session in tracer states and thread-locals */
+    uint64_t generation;   /* names the session in tracer states and thread-locals */
     uint64_t origin_ticks; /* events count from here */
     struct ember_stack_layout layout;
     struct ember_admission *admission;

@@ -2,15 +2,19 @@
 #include "traced.h"
 
 /* What the VM itself puts on the traced heap. */
-#define MFA_WORDS 4    /* the {M,F,Arity} of an event */
-#define TRACER_WORDS 2 /* the tracer, for a captured call and for its return trace frame */
+#define MFA_WORDS 4          /* the {M,F,Arity} of an event */
+#define TRACER_WORDS 2       /* the tracer, for a captured call and for its return trace frame */
 #define MAX_DEPTH (1u << 30) /* words; no stack is as large */
 
 void ember_traced_init(struct ember_traced *traced, uint64_t pid, uint64_t time)
 {
-    *traced = (struct ember_traced){
-        .pid = pid, .time = time, .next.fragments = -1, .binaries = -1, .abandoned = -1,
-        .heap_size = -1, .collected_depth = EMBER_NO_DEPTH};
+    *traced = (struct ember_traced){.pid = pid,
+                                    .time = time,
+                                    .next.fragments = -1,
+                                    .binaries = -1,
+                                    .abandoned = -1,
+                                    .heap_size = -1,
+                                    .collected_depth = EMBER_NO_DEPTH};
 }
 
 void ember_traced_add_track(struct ember_traced *traced, struct ember_track *track)
@@ -395,8 +399,8 @@ static int64_t marking_words(const struct ember_traced *traced, int64_t stack)
     uint32_t frames = frames_of(traced);
     if (frames <= traced->collected_frames)
         return 0;
-    int64_t words = (int64_t)(frames - traced->collected_frames) *
-                    traced->tracks->layout->return_to_words;
+    int64_t words =
+        (int64_t)(frames - traced->collected_frames) * traced->tracks->layout->return_to_words;
     return words < stack ? words : stack;
 }
 
@@ -525,7 +529,8 @@ void ember_traced_block(struct ember_traced *traced, const struct ember_event *e
 
 static bool is_steady(const struct ember_traced *traced)
 {
-    return !traced->timed && traced->time >= traced->since && is_exact(traced) && traced->hp && is_running(traced) && traced->tracer_words == 0 &&
+    return !traced->timed && traced->time >= traced->since && is_exact(traced) && traced->hp &&
+           is_running(traced) && traced->tracer_words == 0 &&
            traced->next.start == traced->block.start && traced->next.end == traced->block.end &&
            traced->next.fragments == traced->block.fragments;
 }

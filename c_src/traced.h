@@ -46,11 +46,11 @@ struct ember_traced {
     int64_t binaries;           /* words outside the heap, when last told; -1: unknown */
     bool steady;                /* it runs, and its block is as at the last event */
     bool timed;                 /* a track of it has a timeline: it is never taken for steady */
-    uint64_t since;             /* the last track that was added in the middle of it is from then on */
-    uint32_t entered;           /* tracks that were */
-    bool fresh;                 /* only seen from outside: no event has told what it does */
-    bool out;                   /* scheduled out ... */
-    bool waiting;               /* ... with nothing to do */
+    uint64_t since;   /* the last track that was added in the middle of it is from then on */
+    uint32_t entered; /* tracks that were */
+    bool fresh;       /* only seen from outside: no event has told what it does */
+    bool out;         /* scheduled out ... */
+    bool waiting;     /* ... with nothing to do */
     bool collecting;
     bool was_traced;            /* before the last BEGIN ... */
     enum ember_marking marking; /* ... of the chain of its call */

@@ -21,7 +21,7 @@ extern _Thread_local EMBER_TLS_MODEL struct urcu_bp_reader *urcu_bp_reader;
 /* How long a full ring is waited for, and in what steps. */
 #define WAIT_STEP_NS 50000
 #define WAIT_STEPS 4000
-#define MOST_FRAMES 512 /* told of a process that arrives in a window */
+#define MOST_FRAMES 512       /* told of a process that arrives in a window */
 #define LONG_WAIT_TICKS 20000 /* some microseconds; a claim of a ring is no wait */
 
 #define ATOMS(X) \
@@ -64,8 +64,8 @@ static _Thread_local EMBER_TLS_MODEL struct {
     uint64_t epoch;
     uint64_t pid;
     ERL_NIF_TERM state;
-    struct ember_ring *ring; /* NULL: every ring was taken */
-    uint64_t generation;     /* of `ring`; 0: none yet */
+    struct ember_ring *ring;     /* NULL: every ring was taken */
+    uint64_t generation;         /* of `ring`; 0: none yet */
     struct ember_vm_block block; /* of `pid`, as written last */
 } mine;
 
@@ -162,8 +162,8 @@ static bool is_stalled(const struct ember_session *session)
     return !mine.ring || (mine.ring->producer.stalled && !ember_ring_reserve(mine.ring));
 }
 
-static ERL_NIF_TERM target_enabled(struct ember_session *session, ERL_NIF_TERM tag,
-                                   uint32_t target, uint64_t pid)
+static ERL_NIF_TERM target_enabled(struct ember_session *session, ERL_NIF_TERM tag, uint32_t target,
+                                   uint64_t pid)
 {
     if (tag == atom_trace_status)
         return atom_trace;
@@ -508,8 +508,8 @@ static void trace_out(ErlNifEnv *env, struct ember_session *session, const ERL_N
         return;
     if (ember_vm_heap.runnable)
         out = ember_vm_is_waiting(env) ? EMBER_OUT_WAITING : EMBER_OUT_PREEMPTED;
-    event->stamp = (event->stamp & ~(ARITY_BITS << ARITY_MOVE)) |
-                   (uint64_t)out << EMBER_EVENT_ARITY_SHIFT;
+    event->stamp = (event->stamp & ~(ARITY_BITS << ARITY_MOVE)) | (uint64_t)out
+                                                                      << EMBER_EVENT_ARITY_SHIFT;
     ember_ring_commit(mine.ring);
 }
 
@@ -705,8 +705,7 @@ static void write_ancestors(ErlNifEnv *env, struct ember_session *session, uint6
     }
 }
 
-static void write_initial(ErlNifEnv *env, struct ember_session *session,
-                          const ERL_NIF_TERM argv[])
+static void write_initial(ErlNifEnv *env, struct ember_session *session, const ERL_NIF_TERM argv[])
 {
     ERL_NIF_TERM extra;
     ERL_NIF_TERM mfa[3];
@@ -827,8 +826,8 @@ static void send_value(ErlNifEnv *env, uint64_t run, const ERL_NIF_TERM argv[])
     ERL_NIF_TERM value;
     if (!enif_get_map_value(env, argv[4], atom_extra, &value))
         return;
-    ERL_NIF_TERM message = enif_make_tuple4(env, atom_emberl_value, enif_make_uint64(env, run),
-                                            argv[0], value);
+    ERL_NIF_TERM message =
+        enif_make_tuple4(env, atom_emberl_value, enif_make_uint64(env, run), argv[0], value);
     enif_send(env, &owner, NULL, message);
 }
 
@@ -845,8 +844,8 @@ static void write_end(ErlNifEnv *env, struct ember_session *session, uint32_t ta
 {
     struct ember_admitted ended[EMBER_MAX_MEMBERSHIPS];
     unsigned count = ember_admission_leave(session->admission, target, argv[2], ended);
-    enum ember_event_kind kind =
-        argv[0] == atom_return_from ? EMBER_EVENT_RETURN : EMBER_EVENT_RAISE;
+    enum ember_event_kind kind = argv[0] == atom_return_from ? EMBER_EVENT_RETURN
+                                                             : EMBER_EVENT_RAISE;
     for (unsigned i = 0; i < count; i++) {
         if (!write_run(env, session, kind, argv, &ended[i]))
             note_lost_depth(session, argv[2], kind, stack_depth(env) - 1);

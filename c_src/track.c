@@ -131,8 +131,14 @@ static void tail_call(struct ember_track *track, uint32_t function, int32_t dept
     if (known)
         track->depth = again + 1;
     uint32_t node = shown && !known ? callee_node(track, function) : ember_track_top_index(track);
-    struct ember_frame next = {entered, node, function, .tail = true, .hidden = !shown,
-                               .marked = true, .captured = old.captured, .loose = old.maybe};
+    struct ember_frame next = {entered,
+                               node,
+                               function,
+                               .tail = true,
+                               .hidden = !shown,
+                               .marked = true,
+                               .captured = old.captured,
+                               .loose = old.maybe};
     struct ember_frame *top = &track->frames[track->depth - 1];
     bool grows = node != top->node || (!shown && !top->hidden);
     if (!known && grows) {
@@ -215,10 +221,9 @@ void ember_track_begin(struct ember_track *track, uint32_t function, int32_t dep
     uint32_t node = shown ? callee_node(track, function) : ember_track_top_index(track);
     bool maybe = marking == EMBER_MARKED_MAYBE;
     bool told = maybe && shown && traced && !track->layout->begin_before_call; /* by its CALL */
-    push(track, (struct ember_frame){entered, node, shown ? function : EMBER_NONE,
-                                     .hidden = !shown, .marked = marking == EMBER_MARKED || told,
-                                     .maybe = maybe && !shown,
-                                     .loose = maybe && shown && !told});
+    push(track, (struct ember_frame){entered, node, shown ? function : EMBER_NONE, .hidden = !shown,
+                                     .marked = marking == EMBER_MARKED || told,
+                                     .maybe = maybe && !shown, .loose = maybe && shown && !told});
     track->base = track->depth;
     track->rooted = track->base > 0;
     track->skip_call = track->base > 0 && traced && shown && track->layout->begin_before_call;
@@ -423,8 +428,8 @@ static bool is_left_at(const struct ember_track *track, const struct ember_frame
                        int32_t depth)
 {
     bool ended = frame->captured && !track->layout->begin_before_call; /* told of before */
-    int32_t way = (int32_t)track->layout->return_words +
-                  (ended ? (int32_t)track->layout->begin_words : 0);
+    int32_t way =
+        (int32_t)track->layout->return_words + (ended ? (int32_t)track->layout->begin_words : 0);
     return frame->depth - depth == way || least_entry(track, frame) - depth == way;
 }
 
@@ -513,7 +518,8 @@ static bool top_is_at(const struct ember_track *track, int32_t depth)
 
 static void push_old(struct ember_track *track, const struct ember_old_frame *old)
 {
-    push_again(track, (struct ember_frame){.depth = old->depth, .function = old->function,
+    push_again(track, (struct ember_frame){.depth = old->depth,
+                                           .function = old->function,
                                            .hidden = old->function == EMBER_NONE,
                                            .tail = top_is_at(track, old->depth),
                                            .marked = old->marked});
@@ -573,7 +579,8 @@ void ember_track_uncover(struct ember_track *track, const struct ember_old_frame
 
 void ember_track_show(struct ember_track *track, uint32_t function, int32_t depth)
 {
-    struct ember_old_frame frame = {function, depth == EMBER_NO_DEPTH ? least_depth(track) : depth, false};
+    struct ember_old_frame frame = {function, depth == EMBER_NO_DEPTH ? least_depth(track) : depth,
+                                    false};
     push_old(track, &frame);
 }
 

@@ -58,17 +58,17 @@ struct ember_track {
     struct ember_track *next_in_process;
     struct ember_track *next_in_run;
     struct ember_frame *frames;
-    uint32_t depth;     /* frames in use */
+    uint32_t depth; /* frames in use */
     uint32_t capacity;
-    uint32_t base;      /* frames that are never popped: the captured call's */
-    uint32_t unsettled; /* without stack pointer: frames called since a return */
-    uint32_t process;   /* index in the run */
-    uint32_t displaced; /* the node on top when the process left its block */
-    bool rooted;        /* ... which ends with the process */
-    bool skip_call;     /* the next CALL is of the captured call itself */
-    bool entered;       /* recorded from somewhere in the middle ... */
-    bool assumed;       /* ... and [unknown] is shown as where it was seen to wait */
-    uint64_t since;     /* ... from then on, ticks; else 0 */
+    uint32_t base;                   /* frames that are never popped: the captured call's */
+    uint32_t unsettled;              /* without stack pointer: frames called since a return */
+    uint32_t process;                /* index in the run */
+    uint32_t displaced;              /* the node on top when the process left its block */
+    bool rooted;                     /* ... which ends with the process */
+    bool skip_call;                  /* the next CALL is of the captured call itself */
+    bool entered;                    /* recorded from somewhere in the middle ... */
+    bool assumed;                    /* ... and [unknown] is shown as where it was seen to wait */
+    uint64_t since;                  /* ... from then on, ticks; else 0 */
     struct ember_recorded *recorded; /* the process's timeline in the run, or NULL */
 };
 

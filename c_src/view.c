@@ -17,18 +17,9 @@ extern const struct ember_view ember_view_perf_symbols;
 extern const struct ember_view ember_view_ember;
 
 static const struct ember_view *const views[] = {
-    &ember_view_html,
-    &ember_view_brendan_gregg,
-    &ember_view_speedscope,
-    &ember_view_callgrind,
-    &ember_view_svg,
-    &ember_view_firefox,
-    &ember_view_perf_script,
-    &ember_view_chrome,
-    &ember_view_pprof,
-    &ember_view_perf,
-    &ember_view_perf_symbols,
-    &ember_view_ember,
+    &ember_view_html,  &ember_view_brendan_gregg, &ember_view_speedscope,   &ember_view_callgrind,
+    &ember_view_svg,   &ember_view_firefox,       &ember_view_perf_script,  &ember_view_chrome,
+    &ember_view_pprof, &ember_view_perf,          &ember_view_perf_symbols, &ember_view_ember,
 };
 
 const struct ember_view *ember_view_at(unsigned i)

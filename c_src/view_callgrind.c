@@ -227,10 +227,10 @@ static void write_function(struct graph *graph, uint32_t id, const char *const k
     const char *module = process ? "processes" : profile->functions[id].module;
     const char *name = NULL;
     if (!graph->named[id])
-        name = process ? ember_outline_title(&graph->outline,
-                                             graph->row_of[id - profile->function_count],
-                                             &graph->text)
-                       : profile->functions[id].text;
+        name = process
+                   ? ember_outline_title(&graph->outline,
+                                         graph->row_of[id - profile->function_count], &graph->text)
+                   : profile->functions[id].text;
     write_module(graph, keys[0], module ? module : "");
     write_module(graph, keys[1], module ? module : "");
     write_name(graph, keys[2], id, name);
@@ -303,8 +303,7 @@ static void write_view(const struct ember_profile *profile,
 {
     struct graph graph = {.sink = sink};
     (void)options;
-    if (ember_outline_init(&graph.outline, profile, &ember_outline_unlimited) &&
-        reserve(&graph)) {
+    if (ember_outline_init(&graph.outline, profile, &ember_outline_unlimited) && reserve(&graph)) {
         sum_rows(&graph);
         add_rows(&graph);
         join_edges(&graph);

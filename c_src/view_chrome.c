@@ -38,16 +38,16 @@ struct trace {
     struct ember_sink *sink;
     struct ember_sink text;
     enum ember_metric metric;
-    uint64_t *inclusive;     /* of each row */
-    uint64_t *calls;         /* these two: the same, of other metrics */
+    uint64_t *inclusive; /* of each row */
+    uint64_t *calls;     /* these two: the same, of other metrics */
     uint64_t *words;
-    uint64_t *end;           /* of each row, and where its next callee begins: */
+    uint64_t *end; /* of each row, and where its next callee begins: */
     uint64_t *next;
-    uint32_t *path;          /* rows that are open */
-    uint32_t depth;          /* how many */
-    uint32_t process;        /* counted from 1 */
+    uint32_t *path;   /* rows that are open */
+    uint32_t depth;   /* how many */
+    uint32_t process; /* counted from 1 */
     struct ember_edges edges;
-    bool timeline;           /* that is written, not sums */
+    bool timeline; /* that is written, not sums */
 };
 
 /* ---- Events -------------------------------------------------------------- */
@@ -175,8 +175,8 @@ static void write_rows(struct trace *trace)
 static void write_timeline_edge(void *context, const struct ember_edge *edge)
 {
     struct trace *trace = context;
-    write_edge(trace, edge->opens ? "B" : "E", edge->frame ? edge->frame : name_of(trace, edge->row),
-               edge->at);
+    write_edge(trace, edge->opens ? "B" : "E",
+               edge->frame ? edge->frame : name_of(trace, edge->row), edge->at);
     ember_sink_text(trace->sink, "}");
 }
 
@@ -204,8 +204,8 @@ static void write_timelines(struct trace *trace)
         trace->process++;
         write_about(trace, "thread_name", "name", name_of(trace, row));
         write_about(trace, "thread_sort_index", "sort_index", NULL);
-        struct ember_extent extent = ember_edges_walk(&trace->edges, row, MAX_EDGES / count,
-                                                      write_timeline_edge, trace);
+        struct ember_extent extent =
+            ember_edges_walk(&trace->edges, row, MAX_EDGES / count, write_timeline_edge, trace);
         if (extent.cut)
             write_cut(trace, extent.end);
     }
@@ -217,7 +217,8 @@ static void write_head(struct trace *trace)
 {
     const struct ember_profile *profile = trace->outline.profile;
     struct ember_sink *sink = trace->sink;
-    ember_sink_text(sink, "{\"displayTimeUnit\":\"ns\",\n\"otherData\":{\"exporter\":\"emberl\",\n");
+    ember_sink_text(sink,
+                    "{\"displayTimeUnit\":\"ns\",\n\"otherData\":{\"exporter\":\"emberl\",\n");
     ember_json_string_field(sink, "profiled", ember_view_heading(profile, &trace->text));
     const char *caveats = ember_view_caveats(profile, &trace->outline, &trace->text);
     if (caveats[0])
@@ -228,8 +229,9 @@ static void write_head(struct trace *trace)
                               : "an aggregate, not a timeline: stacks of a process one "
                                 "after the other; ");
     ember_sink_text(sink, scales[trace->metric]);
-    ember_sink_text(sink, "\"},\n\"traceEvents\":[\n"
-                          "{\"ph\":\"M\",\"pid\":1,\"name\":\"process_name\",\"args\":{\"name\":\"");
+    ember_sink_text(sink,
+                    "\"},\n\"traceEvents\":[\n"
+                    "{\"ph\":\"M\",\"pid\":1,\"name\":\"process_name\",\"args\":{\"name\":\"");
     ember_json_part(sink, profile->info.target ? profile->info.target : "profile");
     ember_sink_text(sink, trace->timeline ? "\"}}" : " (sums, not a timeline)\"}}");
 }
@@ -243,8 +245,8 @@ static bool reserve(struct trace *trace)
     trace->end = calloc(rows, sizeof trace->end[0]);
     trace->next = calloc(rows, sizeof trace->next[0]);
     trace->path = calloc((size_t)trace->outline.depth + 1, sizeof trace->path[0]);
-    return ember_edges_init(&trace->edges, &trace->outline) && trace->inclusive && trace->calls && trace->words && trace->end && trace->next &&
-           trace->path;
+    return ember_edges_init(&trace->edges, &trace->outline) && trace->inclusive && trace->calls &&
+           trace->words && trace->end && trace->next && trace->path;
 }
 
 static void write_view(const struct ember_profile *profile,

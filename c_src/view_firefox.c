@@ -33,7 +33,7 @@ static const struct {
     [OFF_CPU] = {"Off CPU", "lightblue"},
 };
 static const int pseudo_categories[EMBER_PSEUDO_FRAMES] = {
-    [EMBER_PSEUDO_GC] = COLLECTION,      [EMBER_PSEUDO_WAITING] = WAITING,
+    [EMBER_PSEUDO_GC] = COLLECTION,       [EMBER_PSEUDO_WAITING] = WAITING,
     [EMBER_PSEUDO_PREEMPTED] = PREEMPTED, [EMBER_PSEUDO_OFF_CPU] = OFF_CPU,
     [EMBER_PSEUDO_PRUNED] = OTHER,
 };
@@ -325,8 +325,8 @@ static uint32_t write_values(struct file *file, const struct thread *thread, con
         for (unsigned i = 0; i < count; i++) {
             uint64_t before = metric == file->metric ? sum_of(slices, i) : 0;
             ember_sink_text(file->sink, length++ > 0 ? "," : "");
-            write_value(file, column, metric, stack_of(file, row, slices[i].frame),
-                        start + before, slices[i].value);
+            write_value(file, column, metric, stack_of(file, row, slices[i].frame), start + before,
+                        slices[i].value);
         }
         count = ember_outline_slices(&file->outline, row, file->metric, slices);
         start += sum_of(slices, count);
@@ -348,8 +348,8 @@ static void write_samples(struct file *file, const struct thread *thread, const 
     write_values(file, thread, "stack", STACKS, metric);
     write_values(file, thread, "time", TIMES, metric);
     uint32_t length = write_values(file, thread, "weight", WEIGHTS, metric);
-    ember_sink_printf(file->sink, "\"weightType\":\"%s\",\"length\":%" PRIu32 "},\n",
-                      types[metric], length);
+    ember_sink_printf(file->sink, "\"weightType\":\"%s\",\"length\":%" PRIu32 "},\n", types[metric],
+                      length);
 }
 
 /* ---- Threads ------------------------------------------------------------- */
@@ -358,10 +358,9 @@ static void write_pid(struct file *file, const struct thread *thread)
 {
     const struct ember_profile *profile = file->outline.profile;
     uint32_t node = file->outline.rows[thread->first].node;
-    ember_json_string_field(file->sink, "pid",
-                            node == EMBER_NONE
-                                ? "others"
-                                : profile->processes[profile->nodes[node].process].pid_text);
+    ember_json_string_field(
+        file->sink, "pid",
+        node == EMBER_NONE ? "others" : profile->processes[profile->nodes[node].process].pid_text);
 }
 
 static void write_thread(struct file *file, const struct thread *thread)
@@ -438,7 +437,8 @@ static void write_meta(struct file *file)
     write_extra(file);
     ember_sink_text(sink, "\"categories\":[");
     for (size_t i = 0; i < sizeof categories / sizeof categories[0]; i++)
-        ember_sink_printf(sink, "%s{\"name\":\"%s\",\"color\":\"%s\",\"subcategories\":[\"Other\"]}",
+        ember_sink_printf(sink,
+                          "%s{\"name\":\"%s\",\"color\":\"%s\",\"subcategories\":[\"Other\"]}",
                           i > 0 ? "," : "", categories[i].name, categories[i].colour);
     ember_sink_text(sink, "]},\n\"libs\":[],\"pages\":[],\n");
 }

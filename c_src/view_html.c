@@ -51,7 +51,7 @@ struct entry {
 struct page {
     const struct ember_profile *profile;
     struct ember_sink *sink;
-    int sides; /* 2: a comparison */
+    int sides;             /* 2: a comparison */
     struct entry *entries; /* one a node, and one more for the whole */
     double *shares;
     uint32_t *functions; /* index in the page; EMBER_NONE: not in it */
@@ -71,7 +71,8 @@ static struct entry *caller_entry(struct page *page, uint32_t node)
 
 static const struct ember_metrics *own_of(const struct page *page, uint32_t node, int side)
 {
-    return side == EMBER_BEFORE ? &page->profile->before->own[node] : &page->profile->nodes[node].own;
+    return side == EMBER_BEFORE ? &page->profile->before->own[node]
+                                : &page->profile->nodes[node].own;
 }
 
 static void add_size(struct size *sum, const struct size *more)

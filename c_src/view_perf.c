@@ -47,33 +47,58 @@ static const struct {
 
 /* Sizes of the file's parts. */
 enum { HEADER_SIZE = 104, ATTRIBUTE_SIZE = 112, SECTION_SIZE = 16, ID_SIZE = 8 };
-enum { IDS_AT = HEADER_SIZE,
-       ATTRIBUTES_AT = IDS_AT + EVENTS * ID_SIZE,
-       ATTRIBUTES_SIZE = EVENTS * (ATTRIBUTE_SIZE + SECTION_SIZE),
-       RECORDS_AT = ATTRIBUTES_AT + ATTRIBUTES_SIZE };
+enum {
+    IDS_AT = HEADER_SIZE,
+    ATTRIBUTES_AT = IDS_AT + EVENTS * ID_SIZE,
+    ATTRIBUTES_SIZE = EVENTS * (ATTRIBUTE_SIZE + SECTION_SIZE),
+    RECORDS_AT = ATTRIBUTES_AT + ATTRIBUTES_SIZE
+};
 
 /* Of linux/perf_event.h. */
 enum { TYPE_SOFTWARE = 1, CONFIG_CPU_CLOCK = 0 };
-enum { SAMPLE_IP = 1 << 0, SAMPLE_TID = 1 << 1, SAMPLE_TIME = 1 << 2, SAMPLE_CALLCHAIN = 1 << 5,
-       SAMPLE_PERIOD = 1 << 8, SAMPLE_IDENTIFIER = 1 << 16,
-       SAMPLE_TYPE = SAMPLE_IP | SAMPLE_TID | SAMPLE_TIME | SAMPLE_CALLCHAIN | SAMPLE_PERIOD |
-                     SAMPLE_IDENTIFIER };
+enum {
+    SAMPLE_IP = 1 << 0,
+    SAMPLE_TID = 1 << 1,
+    SAMPLE_TIME = 1 << 2,
+    SAMPLE_CALLCHAIN = 1 << 5,
+    SAMPLE_PERIOD = 1 << 8,
+    SAMPLE_IDENTIFIER = 1 << 16,
+    SAMPLE_TYPE = SAMPLE_IP | SAMPLE_TID | SAMPLE_TIME | SAMPLE_CALLCHAIN | SAMPLE_PERIOD |
+                  SAMPLE_IDENTIFIER
+};
 /* Kernel functions excluded: else perf complains about what it may not know of them. */
-enum { FLAG_DISABLED = 1 << 0, FLAG_EXCLUDE_KERNEL = 1 << 5, FLAG_MMAP = 1 << 8,
-       FLAG_COMM = 1 << 9, FLAG_SAMPLE_ID_ALL = 1 << 18, FLAG_MMAP2 = 1 << 23,
-       FLAG_KSYMBOL = 1 << 29,
-       FLAGS = FLAG_DISABLED | FLAG_EXCLUDE_KERNEL | FLAG_MMAP | FLAG_COMM | FLAG_SAMPLE_ID_ALL |
-               FLAG_MMAP2 | FLAG_KSYMBOL };
-enum { RECORD_LOST = 2, RECORD_COMM = 3, RECORD_SAMPLE = 9, RECORD_MMAP2 = 10,
-       RECORD_KSYMBOL = 17 };
+enum {
+    FLAG_DISABLED = 1 << 0,
+    FLAG_EXCLUDE_KERNEL = 1 << 5,
+    FLAG_MMAP = 1 << 8,
+    FLAG_COMM = 1 << 9,
+    FLAG_SAMPLE_ID_ALL = 1 << 18,
+    FLAG_MMAP2 = 1 << 23,
+    FLAG_KSYMBOL = 1 << 29,
+    FLAGS = FLAG_DISABLED | FLAG_EXCLUDE_KERNEL | FLAG_MMAP | FLAG_COMM | FLAG_SAMPLE_ID_ALL |
+            FLAG_MMAP2 | FLAG_KSYMBOL
+};
+enum {
+    RECORD_LOST = 2,
+    RECORD_COMM = 3,
+    RECORD_SAMPLE = 9,
+    RECORD_MMAP2 = 10,
+    RECORD_KSYMBOL = 17
+};
 enum { MISC_KERNEL = 1 };
 enum { PROTECTION_READ_EXECUTE = 5, MAP_PRIVATE = 2, KSYMBOL_OUT_OF_LINE = 2 };
 #define CONTEXT_KERNEL (-(uint64_t)128)
 #define KERNEL_PID UINT32_MAX
 
 /* Of perf's header.h, in this order in the file. */
-enum { FEATURE_OS_RELEASE = 4, FEATURE_VERSION = 5, FEATURE_ARCH = 6, FEATURE_CPUS = 7,
-       FEATURE_COMMAND = 11, FEATURE_EVENTS = 12 };
+enum {
+    FEATURE_OS_RELEASE = 4,
+    FEATURE_VERSION = 5,
+    FEATURE_ARCH = 6,
+    FEATURE_CPUS = 7,
+    FEATURE_COMMAND = 11,
+    FEATURE_EVENTS = 12
+};
 static const unsigned features[] = {FEATURE_OS_RELEASE, FEATURE_VERSION, FEATURE_ARCH,
                                     FEATURE_CPUS,       FEATURE_COMMAND, FEATURE_EVENTS};
 enum { FEATURES = sizeof features / sizeof features[0] };
@@ -105,9 +130,18 @@ static void write_number(struct ember_sink *sink, int size, uint64_t value)
     ember_sink_bytes(sink, bytes, (size_t)size);
 }
 
-static void write_2(struct ember_sink *sink, uint64_t value) { write_number(sink, 2, value); }
-static void write_4(struct ember_sink *sink, uint64_t value) { write_number(sink, 4, value); }
-static void write_8(struct ember_sink *sink, uint64_t value) { write_number(sink, 8, value); }
+static void write_2(struct ember_sink *sink, uint64_t value)
+{
+    write_number(sink, 2, value);
+}
+static void write_4(struct ember_sink *sink, uint64_t value)
+{
+    write_number(sink, 4, value);
+}
+static void write_8(struct ember_sink *sink, uint64_t value)
+{
+    write_number(sink, 8, value);
+}
 
 /* The size of what was not known when it was begun. */
 static void patch(struct ember_sink *sink, size_t at, int size, uint64_t value)
@@ -282,11 +316,11 @@ static void write_row(struct file *file, uint32_t i)
     else
         file->path[row->depth - 1] =
             ember_perf_address(EMBER_PERF_PSEUDO_FUNCTIONS +
-                               file->outline.profile->nodes[row->node].function) + CALLER_OFFSET;
+                               file->outline.profile->nodes[row->node].function) +
+            CALLER_OFFSET;
     for (int metric = 0; metric < EVENTS; metric++) {
         struct ember_slice slices[EMBER_MAX_SLICES];
-        unsigned count =
-            ember_outline_slices(&file->outline, i, (enum ember_metric)metric, slices);
+        unsigned count = ember_outline_slices(&file->outline, i, (enum ember_metric)metric, slices);
         for (unsigned j = 0; j < count; j++)
             write_sample(file, row, (enum ember_metric)metric, &slices[j]);
     }
@@ -386,15 +420,25 @@ static void write_os_release(struct file *file)
 static void write_feature(struct file *file, unsigned feature)
 {
     switch (feature) {
-    case FEATURE_OS_RELEASE: write_os_release(file); break;
-    case FEATURE_VERSION: write_feature_text(file, "emberl"); break;
-    case FEATURE_ARCH: write_feature_text(file, "x86_64"); break;
+    case FEATURE_OS_RELEASE:
+        write_os_release(file);
+        break;
+    case FEATURE_VERSION:
+        write_feature_text(file, "emberl");
+        break;
+    case FEATURE_ARCH:
+        write_feature_text(file, "x86_64");
+        break;
     case FEATURE_CPUS: /* online and available: not known */
         write_4(file->sink, 1);
         write_4(file->sink, 1);
         break;
-    case FEATURE_COMMAND: write_command(file); break;
-    default: write_event_names(file); break;
+    case FEATURE_COMMAND:
+        write_command(file);
+        break;
+    default:
+        write_event_names(file);
+        break;
     }
 }
 

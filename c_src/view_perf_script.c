@@ -92,10 +92,10 @@ static void write_sample(struct file *file, const char *command, uint64_t period
 {
     struct ember_sink *sink = file->sink;
     ember_sink_text(sink, command);
-    ember_sink_printf(sink, " %5" PRIu32 "/%-5" PRIu32 " [000] %5" PRIu64 ".%09" PRIu64
-                            ": %10" PRIu64 " %s: \n",
-                      file->process, file->process, file->now / 1000000000,
-                      file->now % 1000000000, period, events[file->metric]);
+    ember_sink_printf(
+        sink, " %5" PRIu32 "/%-5" PRIu32 " [000] %5" PRIu64 ".%09" PRIu64 ": %10" PRIu64 " %s: \n",
+        file->process, file->process, file->now / 1000000000, file->now % 1000000000, period,
+        events[file->metric]);
 }
 
 static void write_rows(struct file *file, uint32_t first, uint32_t rows, const char *command)

@@ -30,27 +30,78 @@ static const struct ember_outline_limits limits = {
 enum { BYTES_PER_WORD = 8 };
 
 /* Field numbers of profile.proto. */
-enum { PROFILE_SAMPLE_TYPE = 1, PROFILE_SAMPLE, PROFILE_MAPPING, PROFILE_LOCATION,
-       PROFILE_FUNCTION, PROFILE_STRING, PROFILE_TIME_NANOS = 9, PROFILE_DURATION_NANOS,
-       PROFILE_PERIOD_TYPE, PROFILE_PERIOD, PROFILE_COMMENT, PROFILE_DEFAULT_SAMPLE_TYPE };
+enum {
+    PROFILE_SAMPLE_TYPE = 1,
+    PROFILE_SAMPLE,
+    PROFILE_MAPPING,
+    PROFILE_LOCATION,
+    PROFILE_FUNCTION,
+    PROFILE_STRING,
+    PROFILE_TIME_NANOS = 9,
+    PROFILE_DURATION_NANOS,
+    PROFILE_PERIOD_TYPE,
+    PROFILE_PERIOD,
+    PROFILE_COMMENT,
+    PROFILE_DEFAULT_SAMPLE_TYPE
+};
 enum { TYPE_TYPE = 1, TYPE_UNIT };
 enum { SAMPLE_LOCATION = 1, SAMPLE_VALUE, SAMPLE_LABEL };
 enum { LABEL_KEY = 1, LABEL_STRING };
-enum { MAPPING_ID = 1, MAPPING_FILENAME = 5, MAPPING_HAS_FUNCTIONS = 7, MAPPING_HAS_FILENAMES,
-       MAPPING_HAS_LINES, MAPPING_HAS_INLINES };
+enum {
+    MAPPING_ID = 1,
+    MAPPING_FILENAME = 5,
+    MAPPING_HAS_FUNCTIONS = 7,
+    MAPPING_HAS_FILENAMES,
+    MAPPING_HAS_LINES,
+    MAPPING_HAS_INLINES
+};
 enum { LOCATION_ID = 1, LOCATION_MAPPING, LOCATION_LINE = 4 };
 enum { LINE_FUNCTION = 1 };
 enum { FUNCTION_ID = 1, FUNCTION_NAME, FUNCTION_FILENAME = 4 };
 enum { WIRE_VARINT = 0, WIRE_BYTES = 2 };
 
-enum string { S_NONE, S_CALLS, S_COUNT, S_TIME, S_NANOSECONDS, S_OWN, S_OFF_CPU,
-              S_WAITING, S_GC, S_ALLOC_SPACE, S_BYTES, S_BINARY_SPACE, S_PID, S_NAME, S_LABEL, S_BEAM,
-              S_PRUNED, S_NO_FUNCTION, S_PRUNED_PROCESS, FIXED_STRINGS };
+enum string {
+    S_NONE,
+    S_CALLS,
+    S_COUNT,
+    S_TIME,
+    S_NANOSECONDS,
+    S_OWN,
+    S_OFF_CPU,
+    S_WAITING,
+    S_GC,
+    S_ALLOC_SPACE,
+    S_BYTES,
+    S_BINARY_SPACE,
+    S_PID,
+    S_NAME,
+    S_LABEL,
+    S_BEAM,
+    S_PRUNED,
+    S_NO_FUNCTION,
+    S_PRUNED_PROCESS,
+    FIXED_STRINGS
+};
 
-static const char *const fixed_strings[FIXED_STRINGS] = {
-    "", "calls", "count", "time", "nanoseconds", "own", "off_cpu",
-    "waiting", "gc", "alloc_space", "bytes", "binary_space", "pid", "name", "label", "beam.smp",
-    EMBER_PRUNED_FRAME, "[no function]", EMBER_PRUNED_PROCESS};
+static const char *const fixed_strings[FIXED_STRINGS] = {"",
+                                                         "calls",
+                                                         "count",
+                                                         "time",
+                                                         "nanoseconds",
+                                                         "own",
+                                                         "off_cpu",
+                                                         "waiting",
+                                                         "gc",
+                                                         "alloc_space",
+                                                         "bytes",
+                                                         "binary_space",
+                                                         "pid",
+                                                         "name",
+                                                         "label",
+                                                         "beam.smp",
+                                                         EMBER_PRUNED_FRAME,
+                                                         "[no function]",
+                                                         EMBER_PRUNED_PROCESS};
 
 /* After the functions. */
 enum { PRUNED, NO_FUNCTION, PSEUDO_FUNCTIONS };

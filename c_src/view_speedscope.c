@@ -53,7 +53,7 @@ struct file {
     uint32_t *path;         /* frames of the stack that is written, from the root */
     uint32_t processes;
     uint32_t profiles;
-    uint32_t active;       /* profile that is shown first */
+    uint32_t active; /* profile that is shown first */
     uint64_t active_total;
     struct ember_edges edges;
     uint32_t timeline_process; /* whose timeline is written */
@@ -125,10 +125,10 @@ static void write_samples(struct file *file, uint32_t first, uint32_t rows, uint
         const struct ember_row *row = &file->outline.rows[i];
         struct ember_slice slices[EMBER_MAX_SLICES];
         unsigned count = ember_outline_slices(&file->outline, i, metric, slices);
-        file->path[row->depth] =
-            row->depth == 0 ? PSEUDO_FRAMES + process
-                            : PSEUDO_FRAMES + file->processes +
-                                  file->names.id[profile->nodes[row->node].function];
+        file->path[row->depth] = row->depth == 0
+                                     ? PSEUDO_FRAMES + process
+                                     : PSEUDO_FRAMES + file->processes +
+                                           file->names.id[profile->nodes[row->node].function];
         for (unsigned j = 0; j < count; j++) {
             ember_sink_text(file->sink, separator);
             write_sample(file, row->depth, slices[j].frame);
@@ -152,8 +152,7 @@ static void write_weights(struct file *file, uint32_t first, uint32_t rows,
     }
 }
 
-static uint64_t total_of(struct file *file, uint32_t first, uint32_t rows,
-                         enum ember_metric metric)
+static uint64_t total_of(struct file *file, uint32_t first, uint32_t rows, enum ember_metric metric)
 {
     uint64_t total = 0;
     for (uint32_t i = first; i < first + rows; i++) {
@@ -232,7 +231,8 @@ static void write_edge(void *context, const struct ember_edge *edge)
     struct file *file = context;
     ember_sink_text(file->sink, file->first_edge ? "" : ",\n");
     file->first_edge = false;
-    ember_sink_text(file->sink, edge->opens ? "{\"type\":\"O\",\"frame\":" : "{\"type\":\"C\",\"frame\":");
+    ember_sink_text(file->sink,
+                    edge->opens ? "{\"type\":\"O\",\"frame\":" : "{\"type\":\"C\",\"frame\":");
     ember_sink_unsigned(file->sink, frame_of_edge(file, edge));
     ember_sink_text(file->sink, ",\"at\":");
     ember_sink_unsigned(file->sink, edge->at);

@@ -31,11 +31,11 @@ struct graph {
     struct ember_sink *sink;
     struct ember_sink text;
     enum ember_metric metric;
-    enum ember_side width;         /* the side that is drawn */
+    enum ember_side width; /* the side that is drawn */
     int sides;
     uint64_t *inclusive[SIDES][EMBER_METRICS]; /* by metric, of each row */
-    uint64_t *start[SIDES];        /* of each row: where it begins */
-    uint64_t *end[SIDES];          /* where its next callee begins */
+    uint64_t *start[SIDES];                    /* of each row: where it begins */
+    uint64_t *end[SIDES];                      /* where its next callee begins */
     uint64_t total[SIDES];
 };
 
@@ -197,8 +197,8 @@ static uint32_t paint(uint32_t hue, uint32_t light)
     uint32_t rising = hue % 256;
     uint32_t falling = 255 - rising;
     const uint32_t wheel[6][3] = {
-        {255, rising, 0}, {falling, 255, 0}, {0, 255, rising},
-        {0, falling, 255}, {rising, 0, 255}, {255, 0, falling},
+        {255, rising, 0},  {falling, 255, 0}, {0, 255, rising},
+        {0, falling, 255}, {rising, 0, 255},  {255, 0, falling},
     };
     uint32_t colour = 0;
     for (int i = 0; i < 3; i++)
@@ -411,7 +411,8 @@ static void write_row(struct graph *graph, uint32_t i, uint64_t *next)
     if (row->depth == 0) {
         frame.name = ember_outline_title(&graph->outline, i, &graph->text);
     } else {
-        const struct ember_function *function = &profile->functions[profile->nodes[row->node].function];
+        const struct ember_function *function =
+            &profile->functions[profile->nodes[row->node].function];
         frame.name = function->text;
         frame.colour = colour_of(function);
     }
@@ -435,28 +436,40 @@ static void write_frames(struct graph *graph)
 static const char style[] =
     "<style>\n"
     "svg { font: 12px monospace; } .heading { font-size: 15px; font-weight: bold; }\n"
-    "text { fill: #111; pointer-events: none; } .button { fill: #04c; pointer-events: all; cursor: pointer; }\n"
+    "text { fill: #111; pointer-events: none; } .button { fill: #04c; pointer-events: all; cursor: "
+    "pointer; }\n"
     ".caveats { fill: #a00; } #emberl-background { fill: #fff; }\n"
-    "#emberl-frames g { cursor: pointer; } #emberl-frames rect { stroke: #fff; stroke-width: 0.6; }\n"
+    "#emberl-frames g { cursor: pointer; } #emberl-frames rect { stroke: #fff; stroke-width: 0.6; "
+    "}\n"
     "#emberl-frames g:hover rect, #emberl-frames .current rect { stroke: #000; stroke-width: 1; }\n"
     ".above { opacity: 0.5; } .hit rect { fill: #e600e6; }\n"
-    "@media (prefers-color-scheme: dark) { #emberl-background { fill: #222; } #emberl-frames rect { stroke: #222; }\n"
+    "@media (prefers-color-scheme: dark) { #emberl-background { fill: #222; } #emberl-frames rect "
+    "{ stroke: #222; }\n"
     "  #emberl-frames g:hover rect, #emberl-frames .current rect { stroke: #fff; }\n"
-    "  #emberl-head text { fill: #eee; } #emberl-head .button { fill: #8bf; } #emberl-head .caveats { fill: #f99; } }\n"
+    "  #emberl-head text { fill: #eee; } #emberl-head .button { fill: #8bf; } #emberl-head "
+    ".caveats { fill: #f99; } }\n"
     "</style>\n";
 
 /* Of a comparison. */
 static const char legend[] =
     "<defs><linearGradient id=\"emberl-scale\"><stop offset=\"0\" stop-color=\"#b5c9ea\"/>"
-    "<stop offset=\".5\" stop-color=\"#ebe7e3\"/><stop offset=\"1\" stop-color=\"#edb3a7\"/></linearGradient>\n"
-    "<pattern id=\"emberl-new\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\">"
-    "<rect width=\"6\" height=\"6\" fill=\"#ee7f6b\"/><rect width=\"2\" height=\"6\" fill=\"#f7bfb4\"/></pattern>\n"
-    "<pattern id=\"emberl-vanished\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(-45)\">"
-    "<rect width=\"6\" height=\"6\" fill=\"#7faaf0\"/><rect width=\"2\" height=\"6\" fill=\"#bfd4f8\"/></pattern></defs>\n"
-    "<g id=\"emberl-legend\"><rect x=\"8\" y=\"83\" width=\"16\" height=\"10\" fill=\"url(#emberl-vanished)\"/>"
+    "<stop offset=\".5\" stop-color=\"#ebe7e3\"/><stop offset=\"1\" "
+    "stop-color=\"#edb3a7\"/></linearGradient>\n"
+    "<pattern id=\"emberl-new\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" "
+    "patternTransform=\"rotate(45)\">"
+    "<rect width=\"6\" height=\"6\" fill=\"#ee7f6b\"/><rect width=\"2\" height=\"6\" "
+    "fill=\"#f7bfb4\"/></pattern>\n"
+    "<pattern id=\"emberl-vanished\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" "
+    "patternTransform=\"rotate(-45)\">"
+    "<rect width=\"6\" height=\"6\" fill=\"#7faaf0\"/><rect width=\"2\" height=\"6\" "
+    "fill=\"#bfd4f8\"/></pattern></defs>\n"
+    "<g id=\"emberl-legend\"><rect x=\"8\" y=\"83\" width=\"16\" height=\"10\" "
+    "fill=\"url(#emberl-vanished)\"/>"
     "<text x=\"28\" y=\"92\">vanished</text><text x=\"106\" y=\"92\">half</text>"
-    "<rect x=\"140\" y=\"83\" width=\"90\" height=\"10\" fill=\"url(#emberl-scale)\"/><text x=\"236\" y=\"92\">twice</text>"
-    "<rect x=\"292\" y=\"83\" width=\"16\" height=\"10\" fill=\"url(#emberl-new)\"/><text x=\"312\" y=\"92\">new</text></g>\n";
+    "<rect x=\"140\" y=\"83\" width=\"90\" height=\"10\" fill=\"url(#emberl-scale)\"/><text "
+    "x=\"236\" y=\"92\">twice</text>"
+    "<rect x=\"292\" y=\"83\" width=\"16\" height=\"10\" fill=\"url(#emberl-new)\"/><text "
+    "x=\"312\" y=\"92\">new</text></g>\n";
 enum { LEGEND = 18 };
 
 static const char hint[] = "Click a frame to zoom; Escape: back; Ctrl-F: search";
@@ -475,14 +488,20 @@ static void write_head(struct graph *graph)
     write_line(graph, 20, "heading", ember_view_heading(graph->outline.profile, &graph->text));
     write_line(graph, 38, "caveats",
                ember_view_caveats(graph->outline.profile, &graph->outline, &graph->text));
-    ember_sink_printf(sink, "<text x=\"8\" y=\"56\" id=\"emberl-details\" role=\"status\" data-hint=\"%s\"></text>\n", hint);
-    ember_sink_text(sink,
-                    "<text x=\"8\" y=\"74\"><tspan class=\"button\" role=\"button\" tabindex=\"0\" id=\"emberl-search\"></tspan>"
-                    "<tspan dx=\"16\" class=\"button\" role=\"button\" tabindex=\"0\" id=\"emberl-case\"></tspan>"
-                    "<tspan dx=\"16\" class=\"button\" role=\"button\" tabindex=\"0\" id=\"emberl-width\"></tspan>"
-                    "<tspan dx=\"16\" id=\"emberl-matched\" role=\"status\"></tspan>"
-                    "<tspan dx=\"16\" class=\"button\" role=\"button\" tabindex=\"0\" id=\"emberl-reset\" style=\"display:none\">"
-                    "Reset zoom</tspan></text>\n");
+    ember_sink_printf(
+        sink,
+        "<text x=\"8\" y=\"56\" id=\"emberl-details\" role=\"status\" data-hint=\"%s\"></text>\n",
+        hint);
+    ember_sink_text(sink, "<text x=\"8\" y=\"74\"><tspan class=\"button\" role=\"button\" "
+                          "tabindex=\"0\" id=\"emberl-search\"></tspan>"
+                          "<tspan dx=\"16\" class=\"button\" role=\"button\" tabindex=\"0\" "
+                          "id=\"emberl-case\"></tspan>"
+                          "<tspan dx=\"16\" class=\"button\" role=\"button\" tabindex=\"0\" "
+                          "id=\"emberl-width\"></tspan>"
+                          "<tspan dx=\"16\" id=\"emberl-matched\" role=\"status\"></tspan>"
+                          "<tspan dx=\"16\" class=\"button\" role=\"button\" tabindex=\"0\" "
+                          "id=\"emberl-reset\" style=\"display:none\">"
+                          "Reset zoom</tspan></text>\n");
     if (graph->sides > 1)
         ember_sink_text(sink, legend);
     ember_sink_text(sink, "</g>\n");
@@ -555,7 +574,8 @@ static void release(struct graph *graph)
 static void write_view(const struct ember_profile *profile,
                        const struct ember_view_options *options, struct ember_sink *sink)
 {
-    struct graph graph = {.sink = sink, .metric = options->metric, .sides = profile->before ? 2 : 1};
+    struct graph graph = {
+        .sink = sink, .metric = options->metric, .sides = profile->before ? 2 : 1};
     graph.width = profile->before ? options->width : EMBER_AFTER;
     struct ember_outline_limits limits = ember_outline_unlimited;
     limits.stacks = MAX_STACKS;

@@ -17,9 +17,9 @@ struct ember_edge {
 
 struct ember_edges {
     const struct ember_outline *outline;
-    uint32_t *rows;         /* of each node; EMBER_NONE: not in the outline */
+    uint32_t *rows; /* of each node; EMBER_NONE: not in the outline */
     struct ember_edge *open;
-    uint32_t *path;         /* rows of the span that is written */
+    uint32_t *path; /* rows of the span that is written */
     uint32_t open_count;
     void (*on_edge)(void *context, const struct ember_edge *edge);
     void *context;

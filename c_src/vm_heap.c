@@ -104,8 +104,8 @@ void ember_vm_heap_check(ErlNifEnv *env, ERL_NIF_TERM self, struct ember_vm_size
     struct tops tops = {environment[EMBER_ENV_HEAP_TOP], environment[EMBER_ENV_HEAP_LIMIT]};
     ember_vm_heap.exact = words && environment_holds(env, self) &&
                           find_places(ember_vm_process_words(env), tops, sizes, first);
-    ember_vm_heap.frame_pointers =
-        ember_vm_heap.exact && has_frame_pointers(ember_vm_process_words(env));
+    ember_vm_heap.frame_pointers = ember_vm_heap.exact &&
+                                   has_frame_pointers(ember_vm_process_words(env));
     ember_vm_heap.tuples = words && tuples_hold(env, self);
 }
 

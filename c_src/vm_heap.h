@@ -35,16 +35,16 @@
 #include <stdbool.h>
 
 struct ember_vm_heap {
-    bool exact;         /* all of the above was found */
+    bool exact;          /* all of the above was found */
     bool frame_pointers; /* every frame has one beside the return address: +JPperf true */
-    bool tuples;        /* a boxed tuple is a tagged pointer to its header */
-    uint32_t stack;     /* index in the process: stack top; heap top is before it */
-    uint32_t block;     /* index in the process: start of the block, then its end */
-    uint32_t fragments; /* index in the process: words in fragments */
-    uint32_t binaries;  /* index in the process: words of binaries; 0: not found */
-    uint32_t status;    /* index in the process, of half words */
-    uint32_t runnable;  /* the bit in it; 0: not found */
-    bool walks;         /* stacks can be walked */
+    bool tuples;         /* a boxed tuple is a tagged pointer to its header */
+    uint32_t stack;      /* index in the process: stack top; heap top is before it */
+    uint32_t block;      /* index in the process: start of the block, then its end */
+    uint32_t fragments;  /* index in the process: words in fragments */
+    uint32_t binaries;   /* index in the process: words of binaries; 0: not found */
+    uint32_t status;     /* index in the process, of half words */
+    uint32_t runnable;   /* the bit in it; 0: not found */
+    bool walks;          /* stacks can be walked */
 };
 
 /* Set by ember_vm_heap_check before any callback reads it. */
@@ -61,7 +61,8 @@ struct ember_vm_sizes {
 /* Looks at `env`, the environment of a running NIF of the process `self`. Call
  * it several times with several sizes, `first` the first time: a place counts
  * only if it matched every time. */
-void ember_vm_heap_check(ErlNifEnv *env, ERL_NIF_TERM self, struct ember_vm_sizes sizes, bool first);
+void ember_vm_heap_check(ErlNifEnv *env, ERL_NIF_TERM self, struct ember_vm_sizes sizes,
+                         bool first);
 
 /* Looks for the bit that says runnable: begin, then a process is seen when it is
  * scheduled out, of which is known whether it waits; then end. */

@@ -20,8 +20,7 @@ struct lossy_stack {
     bool failed[LOSSY_MOST_TOKENS + 1][LOSSY_MOST_FRAMES + 1]; /* tried in vain */
 };
 
-static inline const struct ember_track *lossy_track(const struct vm *vm,
-                                                    const struct vm_process *p,
+static inline const struct ember_track *lossy_track(const struct vm *vm, const struct vm_process *p,
                                                     const struct naive_stack *stack)
 {
     uint64_t id = ember_run_value(stack->run->id, stack->run->capture);
@@ -128,7 +127,8 @@ static inline void lossy_print(const struct lossy_stack *stack, uint32_t first)
 static inline void lossy_check(const struct vm *vm, const struct vm_process *p)
 {
     static struct lossy_stack stack;
-    if (p->gap.events || p->unclear || p->left_from != EMBER_NONE || p->frame_count > LOSSY_MOST_FRAMES)
+    if (p->gap.events || p->unclear || p->left_from != EMBER_NONE ||
+        p->frame_count > LOSSY_MOST_FRAMES)
         return;
     for (uint32_t i = 0; i < p->stack_count; i++) {
         const struct naive_stack *naive = &p->stacks[i];

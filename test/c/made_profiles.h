@@ -34,9 +34,11 @@ static char *numbered(const char *prefix, uint32_t number)
 /* m0:f0/0, m1:f0/0, m0:f1/0, m1:f1/0, m0:f0/1 and so on. */
 static uint32_t add_function(struct ember_profile *profile, uint32_t number)
 {
-    profile->functions[profile->function_count] = (struct ember_function){
-        .module = numbered("m", number % 2), .name = numbered("f", number / 2 % 2),
-        .text = numbered("text", number), .arity = (uint8_t)(number / 4)};
+    profile->functions[profile->function_count] =
+        (struct ember_function){.module = numbered("m", number % 2),
+                                .name = numbered("f", number / 2 % 2),
+                                .text = numbered("text", number),
+                                .arity = (uint8_t)(number / 4)};
     return profile->function_count++;
 }
 
@@ -46,8 +48,7 @@ static uint32_t add_node(struct ember_profile *profile, uint32_t parent, uint32_
     uint32_t process = parent == EMBER_NONE ? profile->process_count - 1
                                             : profile->nodes[parent].process;
     profile->nodes[profile->node_count] = (struct ember_node){
-        parent, function, process,
-        {weight, weight * 2, weight * 3, weight * 4, -(int64_t)weight}};
+        parent, function, process, {weight, weight * 2, weight * 3, weight * 4, -(int64_t)weight}};
     return profile->node_count++;
 }
 
@@ -55,9 +56,12 @@ static uint32_t add_node(struct ember_profile *profile, uint32_t parent, uint32_
 static uint32_t add_process(struct ember_profile *profile, uint32_t pid, const char *name,
                             uint32_t parent)
 {
-    profile->processes[profile->process_count++] = (struct ember_process){
-        .pid = pid, .pid_text = numbered("pid", pid), .name = name ? strdup(name) : NULL,
-        .parent = parent, .root = profile->node_count};
+    profile->processes[profile->process_count++] =
+        (struct ember_process){.pid = pid,
+                               .pid_text = numbered("pid", pid),
+                               .name = name ? strdup(name) : NULL,
+                               .parent = parent,
+                               .root = profile->node_count};
     return add_node(profile, EMBER_NONE, EMBER_NONE, 0);
 }
 

@@ -49,8 +49,8 @@ struct naive_entry {
 struct naive_stack {
     struct naive_run *run;
     uint32_t root;
-    uint32_t base; /* entries that stay: the captured call's */
-    bool window;   /* recorded from the middle: returns of old frames show later */
+    uint32_t base;      /* entries that stay: the captured call's */
+    bool window;        /* recorded from the middle: returns of old frames show later */
     uint32_t displaced; /* the node on top when the process left its block */
     struct naive_entry *entries;
     uint32_t count;

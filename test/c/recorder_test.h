@@ -41,10 +41,9 @@ static inline void capture(void (*program)(void))
     capture_with(program, &options);
 }
 
-#define ON_EACH_VM(layout)                                                           \
-    for (size_t layout##_i = 0; layout##_i < 2; layout##_i++, vm_fini(&vm))          \
-        for (const struct ember_stack_layout *layout = layouts[layout##_i]; layout;  \
-             layout = NULL)
+#define ON_EACH_VM(layout) \
+    for (size_t layout##_i = 0; layout##_i < 2; layout##_i++, vm_fini(&vm)) \
+        for (const struct ember_stack_layout *layout = layouts[layout##_i]; layout; layout = NULL)
 
 static inline void work(uint64_t ticks)
 {

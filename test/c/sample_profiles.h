@@ -28,8 +28,7 @@ static uint32_t add_function(char *module, char *name, uint8_t arity, char *text
 
 static uint32_t add_node(uint32_t parent, uint32_t function, struct ember_metrics own)
 {
-    uint32_t process =
-        parent == EMBER_NONE ? profile.process_count - 1 : nodes[parent].process;
+    uint32_t process = parent == EMBER_NONE ? profile.process_count - 1 : nodes[parent].process;
     nodes[profile.node_count] = (struct ember_node){parent, function, process, own};
     return profile.node_count++;
 }
@@ -38,8 +37,12 @@ static uint32_t add_process(char *pid, char *name, char *label, uint32_t parent)
 {
     struct ember_process *process = &processes[profile.process_count++];
     *process = (struct ember_process){
-        .pid = profile.process_count, .pid_text = pid, .name = name, .label = label,
-        .parent = parent, .root = profile.node_count,
+        .pid = profile.process_count,
+        .pid_text = pid,
+        .name = name,
+        .label = label,
+        .parent = parent,
+        .root = profile.node_count,
     };
     add_node(EMBER_NONE, EMBER_NONE, (struct ember_metrics){0});
     return process->root;
@@ -85,16 +88,17 @@ static void make_small(void)
     uint32_t top = add_node(client, checkout, (struct ember_metrics){1, 10000000, 0, 0, 100});
     uint32_t loop = add_node(top, map, (struct ember_metrics){50, 20000000, 0, 10000000, 4000});
     add_node(loop, price, (struct ember_metrics){1000, 40000000, 0, 0, 900});
-    uint32_t wait = add_node(top, call, 
-                             (struct ember_metrics){.calls = 10, .own_ns = 5000000,
+    uint32_t wait = add_node(top, call,
+                             (struct ember_metrics){.calls = 10,
+                                                    .own_ns = 5000000,
                                                     .off_cpu_ns = 15000000,
-                                                    .waiting_ns = 12000000, .words = -300});
+                                                    .waiting_ns = 12000000,
+                                                    .words = -300});
     add_node(wait, map, (struct ember_metrics){9, 1000000, 0, 0, 0});
 
     uint32_t server = add_process("<0.101.0>", "pricing", "pricing:init/1", 0);
     uint32_t json = add_node(server, encode, (struct ember_metrics){30, 60000000, 0, 0, 5000});
-    add_node(json, map, (struct ember_metrics){300, 39000000, 0, 0, 20000,
-                                               .binary_bytes = 65536});
+    add_node(json, map, (struct ember_metrics){300, 39000000, 0, 0, 20000, .binary_bytes = 65536});
     processes[1].exited = true;
 }
 
@@ -111,9 +115,8 @@ static void make_untold(void)
 /* ---- comparison: small, beside how it was before ------------------------- */
 
 static struct ember_metrics metrics_before[16];
-static struct ember_before before = {.own = metrics_before,
-                                     .scale = 2,
-                                     .normalise = EMBER_NORMALISE_CALLS};
+static struct ember_before before = {
+    .own = metrics_before, .scale = 2, .normalise = EMBER_NORMALISE_CALLS};
 
 /* price is new, call was faster, encode slower, the map below it as it is now. */
 static void make_comparison(void)
@@ -124,9 +127,8 @@ static void make_comparison(void)
     for (uint32_t i = 0; i < profile.node_count; i++)
         metrics_before[i] = nodes[i].own;
     metrics_before[3] = (struct ember_metrics){0};
-    metrics_before[4] = (struct ember_metrics){.calls = 4, .own_ns = 1000000,
-                                               .off_cpu_ns = 3000000, .waiting_ns = 3000000,
-                                               .words = -20};
+    metrics_before[4] = (struct ember_metrics){
+        .calls = 4, .own_ns = 1000000, .off_cpu_ns = 3000000, .waiting_ns = 3000000, .words = -20};
     metrics_before[7] = (struct ember_metrics){30, 90000000, 0, 2000000, 7000};
     metrics_before[vanished] = (struct ember_metrics){2, 30000000, 0, 0, 600};
     before.info = profile.info;
@@ -298,12 +300,13 @@ static char *format(const char *pattern, const char *a, const char *b, unsigned 
 static void add_functions(void)
 {
     static char *const modules[] = {
-        "lists", "maps", "gen_server", "ets", "binary", "io_lib", "compile", "v3_core",
-        "sys_core_fold", "beam_ssa_opt", "beam_validator", "erl_parse", "erl_scan", "file_server",
-        "proplists", "string", "unicode_util", "ssl_connection", "tls_record", "cowboy_stream",
+        "lists",          "maps",         "gen_server",     "ets",           "binary",
+        "io_lib",         "compile",      "v3_core",        "sys_core_fold", "beam_ssa_opt",
+        "beam_validator", "erl_parse",    "erl_scan",       "file_server",   "proplists",
+        "string",         "unicode_util", "ssl_connection", "tls_record",    "cowboy_stream",
     };
-    static char *const names[] = {"map",   "fold",  "handle_call", "lookup", "parse", "format",
-                                  "walk",  "opt",   "rewrite",     "scan",   "loop",  "expr",
+    static char *const names[] = {"map",   "fold",  "handle_call", "lookup", "parse",  "format",
+                                  "walk",  "opt",   "rewrite",     "scan",   "loop",   "expr",
                                   "merge", "split", "encode",      "decode", "do_send"};
     for (uint32_t i = 0; i < 1000; i++) {
         char *module = modules[i % 20];
@@ -320,13 +323,13 @@ static void add_random_node(uint32_t first, uint32_t recent)
     uint32_t parent = profile.node_count - 1 - back;
     uint32_t weight = 1 + any(1000) * any(1000) / (1 + any(500));
     uint32_t node = add_node(parent, any(1000),
-             (struct ember_metrics){
-                 .calls = 1 + any(weight),
-                 .own_ns = (uint64_t)weight * (20 + any(100)),
-                 .off_cpu_ns = any(20) ? 0 : (uint64_t)weight * 40,
-                 .gc_ns = any(30) ? 0 : (uint64_t)weight * 30,
-                 .words = (int64_t)(any(weight + 1)) * 3 - 5,
-             });
+                             (struct ember_metrics){
+                                 .calls = 1 + any(weight),
+                                 .own_ns = (uint64_t)weight * (20 + any(100)),
+                                 .off_cpu_ns = any(20) ? 0 : (uint64_t)weight * 40,
+                                 .gc_ns = any(30) ? 0 : (uint64_t)weight * 30,
+                                 .words = (int64_t)(any(weight + 1)) * 3 - 5,
+                             });
     nodes[node].own.waiting_ns = nodes[node].own.off_cpu_ns / (1 + weight % 3);
     nodes[node].own.binary_bytes = weight % 10 ? 0 : (uint64_t)weight * 100;
 }
@@ -338,7 +341,8 @@ static void make_large(uint32_t process_count, uint32_t node_count)
     add_functions();
     for (uint32_t i = 0; i < process_count; i++) {
         char *pid = format("<0.%s%s%u.0>", "", "", 200 + i);
-        uint32_t first = add_process(pid, i ? NULL : "compiler", "compile:worker/1", i ? 0 : EMBER_NONE);
+        uint32_t first =
+            add_process(pid, i ? NULL : "compiler", "compile:worker/1", i ? 0 : EMBER_NONE);
         while (profile.node_count < node_count / process_count * (i + 1))
             add_random_node(first, 40);
     }
@@ -362,7 +366,8 @@ static void make_tall(uint32_t node_count)
     uint32_t at = add_process("<0.1.0>", "compiler", NULL, EMBER_NONE);
     uint32_t depth = 0;
     while (profile.node_count < node_count) {
-        for (uint32_t up = any(20) == 0 || depth == MOST ? any(depth + 1) : 0; up > 0; up--, depth--)
+        for (uint32_t up = any(20) == 0 || depth == MOST ? any(depth + 1) : 0; up > 0;
+             up--, depth--)
             at = nodes[at].parent;
         uint32_t weight = 1 + any(1000) * any(1000) / (1 + any(500));
         at = add_node(at, any(1000),

@@ -32,7 +32,7 @@ enum {
 };
 
 struct vm_trace_frame {
-    bool return_to; /* else of a captured call */
+    bool return_to;   /* else of a captured call */
     uint32_t session; /* that it was pushed for; from OTP 27 on it is told of to no other */
     uint32_t run_count;
     uint64_t runs[VM_MOST_STACKS]; /* ids */
@@ -40,10 +40,10 @@ struct vm_trace_frame {
 
 struct vm_frame {
     uint32_t function;
-    uint64_t ran; /* bits of the functions that have run in it */
-    int64_t depth; /* of the stack, trace frames included, the own frame not */
-    uint32_t size; /* of the own frame */
-    bool sized;    /* it has one, so it is never larger */
+    uint64_t ran;       /* bits of the functions that have run in it */
+    int64_t depth;      /* of the stack, trace frames included, the own frame not */
+    uint32_t size;      /* of the own frame */
+    bool sized;         /* it has one, so it is never larger */
     bool left_silently; /* its callee has returned, of which no event tells */
     uint32_t trace_frame_count;
     struct vm_trace_frame trace_frames[VM_MOST_TRACE_FRAMES];
@@ -66,13 +66,13 @@ struct vm_process {
     uint32_t hp;
     uint32_t fragments;
     enum ember_out why_out; /* the last time */
-    bool block_told; /* and nothing of it has changed since */
+    bool block_told;        /* and nothing of it has changed since */
     struct vm_frame *frames;
     uint32_t frame_count;
     uint32_t frame_capacity;
     struct naive_stack stacks[VM_MOST_STACKS];
     uint32_t stack_count;
-    uint64_t time; /* of the last event */
+    uint64_t time;          /* of the last event */
     int64_t new_words;      /* since the last event */
     int64_t new_heap_words; /* of these, not in fragments */
     bool new_tracer_words;  /* tracing has allocated too */
@@ -80,12 +80,13 @@ struct vm_process {
     bool displaced;         /* and has not been made up for */
     uint32_t left_used;     /* words of the block that was left */
     int64_t left_words;     /* of these, since the event before */
-    bool traced; /* also for a while after its last run */
+    bool traced;            /* also for a while after its last run */
     bool out;
     bool collecting;
     bool unclear; /* the recorder cannot know the stack until the next step */
     bool arrives; /* in a window: its stack is told when it runs next */
-    uint32_t left_from; /* frames from here on are gone, of which no event has told; or EMBER_NONE */
+    uint32_t
+        left_from; /* frames from here on are gone, of which no event has told; or EMBER_NONE */
 };
 
 struct vm_capture {
@@ -101,13 +102,13 @@ struct vm {
     bool exact; /* block and stack pointer are known */
     uint64_t now;
     uint64_t next_run;
-    uint32_t session; /* of tracing */
+    uint32_t session;   /* of tracing */
     uint64_t allocated; /* words, by all processes, tracing included */
-    uint64_t lose; /* events still to be lost */
-    uint64_t held_up; /* ticks in which processes waited for room: nobody's */
+    uint64_t lose;      /* events still to be lost */
+    uint64_t held_up;   /* ticks in which processes waited for room: nobody's */
     uint64_t lost;
-    bool compare;  /* finished runs with the naive trees */
-    bool print;    /* events; set by EMBER_PRINT in the environment */
+    bool compare; /* finished runs with the naive trees */
+    bool print;   /* events; set by EMBER_PRINT in the environment */
     bool untraced[VM_FUNCTIONS];
     struct vm_capture captures[EMBER_MAX_CAPTURES];
     struct vm_process *processes[VM_MOST_PROCESSES];
@@ -165,8 +166,8 @@ static inline struct naive_node vm_node_at(const struct vm *vm, const struct emb
 }
 
 #define VM_SAME(field) \
-    cr_assert_eq(found->field, expected->field,                                                   \
-                 "seed %lu %s: node %u (function %d, depth %u): " #field " %ld, expected %ld",    \
+    cr_assert_eq(found->field, expected->field, \
+                 "seed %lu %s: node %u (function %d, depth %u): " #field " %ld, expected %ld", \
                  (unsigned long)vm->seed, vm->doing ? vm->doing : "", i, (int)expected->function, \
                  expected->depth, (long)found->field, (long)expected->field)
 
@@ -190,7 +191,8 @@ static inline void vm_compare(const struct vm *vm, const struct ember_run *run,
     uint32_t *map = calloc(run->tree.count, sizeof *map);
     uint32_t root = 0;
     cr_assert_eq(run->tree.count, naive->count, "seed %lu %s: %u nodes, expected %u",
-                 (unsigned long)vm->seed, vm->doing ? vm->doing : "", run->tree.count, naive->count);
+                 (unsigned long)vm->seed, vm->doing ? vm->doing : "", run->tree.count,
+                 naive->count);
     for (uint32_t i = 0; i < run->tree.count; i++) {
         struct naive_node node = vm_node_at(vm, run, i);
         if (node.parent == EMBER_NONE) {
@@ -257,7 +259,8 @@ static inline void vm_check_ticks(const struct vm *vm, const struct ember_run *r
     uint64_t length = run->end_ticks - run->begin_ticks;
     for (uint32_t i = 0; i < (run->window ? run->process_count : 1); i++) {
         uint64_t ticks = vm_process_ticks(run, i) + vm->held_up;
-        bool shorter = run->window && (run->processes[i].exited || run->processes[i].parent != EMBER_NONE);
+        bool shorter = run->window &&
+                       (run->processes[i].exited || run->processes[i].parent != EMBER_NONE);
         cr_assert(shorter ? ticks <= length + vm->held_up : ticks == length,
                   "seed %lu: process %u: ticks %lu of %lu", (unsigned long)vm->seed, i,
                   (unsigned long)ticks, (unsigned long)length);
@@ -327,7 +330,8 @@ static inline bool vm_ended(void *context, uint64_t run)
 
 static inline void vm_init(struct vm *vm, const struct ember_stack_layout *layout)
 {
-    *vm = (struct vm){.layout = *layout, .exact = true, .compare = true, .now = 1000, .next_run = 1};
+    *vm =
+        (struct vm){.layout = *layout, .exact = true, .compare = true, .now = 1000, .next_run = 1};
     vm->print = getenv("EMBER_PRINT") != NULL;
     vm->untraced[VM_SOMEBODY] = true;
     struct ember_outlet outlet = {vm, vm_on_run, vm_on_merged, vm_on_limit, vm_lost, vm_ended};
@@ -433,10 +437,10 @@ static inline bool vm_put_words(struct vm *vm, struct vm_process *p, uint32_t wo
 
 static inline void vm_print(const struct ember_event *event)
 {
-    static const char *const kinds[] = {"call",     "return_to", "in",       "out",   "fragments",
-                                        "binaries", "heap",      "gc_start", "gc_end", "spawn",
-                                        "initial",  "ancestor", "exit",      "register", "held_up", "gap",  "frame", "begin",
-                                        "return",   "raise"};
+    static const char *const kinds[] = {
+        "call",     "return_to", "in",    "out",     "fragments", "binaries", "heap",
+        "gc_start", "gc_end",    "spawn", "initial", "ancestor",  "exit",     "register",
+        "held_up",  "gap",       "frame", "begin",   "return",    "raise"};
     static_assert(sizeof kinds / sizeof *kinds == EMBER_EVENT_KINDS, "each kind has a name");
     fprintf(stderr, "%8lu pid %lu %-9s value %lx function %d hp %u sp %u\n",
             (unsigned long)ember_event_ticks(event), (unsigned long)event->pid >> 4,
@@ -696,7 +700,8 @@ static inline void vm_arrive(struct vm *vm, struct vm_process *p)
     vm_emit_stack(vm, p);
     p->left_from = EMBER_NONE;
     for (uint32_t i = 0; i < p->stack_count; i++)
-        if (p->stacks[i].window && p->stacks[i].count && p->stacks[i].entries[0].function == EMBER_UNKNOWN)
+        if (p->stacks[i].window && p->stacks[i].count &&
+            p->stacks[i].entries[0].function == EMBER_UNKNOWN)
             vm_uncover_naive(vm, p, &p->stacks[i]);
 }
 
@@ -720,7 +725,6 @@ static inline void vm_emit_step(struct vm *vm, struct vm_process *p, enum ember_
     vm_leave_late(p);
     vm_send(vm, &event);
 }
-
 
 /* What the stack tells of the call on top. Where a function calls itself, that is not sure. */
 static inline enum ember_marking vm_marking(const struct vm *vm, struct vm_process *p)
@@ -789,8 +793,7 @@ static inline bool vm_takes_part(const struct vm_process *p, uint32_t capture)
 }
 
 /* The traced call itself, seen by all stacks but the `begun` last. */
-static inline void vm_traced_call(struct vm *vm, struct vm_process *p, bool traced,
-                                  uint32_t begun)
+static inline void vm_traced_call(struct vm *vm, struct vm_process *p, bool traced, uint32_t begun)
 {
     struct vm_frame *top = vm_top(p);
     if (vm->untraced[top->function] || !traced)
@@ -1189,8 +1192,8 @@ static inline void vm_close(struct vm *vm, uint32_t slot)
 /* ---- Looking at the last finished run ------------------------------------ */
 
 /* The node behind functions called one by the other. */
-static inline struct naive_node vm_node(const struct vm *vm, uint32_t process,
-                                        const uint32_t *path, uint32_t length)
+static inline struct naive_node vm_node(const struct vm *vm, uint32_t process, const uint32_t *path,
+                                        uint32_t length)
 {
     const struct ember_run *run = vm->finished;
     uint32_t at = run->processes[process].root;
@@ -1206,8 +1209,8 @@ static inline struct naive_node vm_node(const struct vm *vm, uint32_t process,
     return vm_node_at(vm, run, at);
 }
 
-#define VM_NODE(vm, process, ...)                            \
-    vm_node(vm, process, (const uint32_t[]){__VA_ARGS__},    \
+#define VM_NODE(vm, process, ...) \
+    vm_node(vm, process, (const uint32_t[]){__VA_ARGS__}, \
             sizeof((const uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t))
 
 #endif

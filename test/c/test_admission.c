@@ -165,7 +165,8 @@ Test(admission, the_value_of_a_fast_call_is_not_wanted)
 Test(admission, one_in_so_many_is_admitted)
 {
     for (uint64_t every = 1; every < 6; every++) {
-        uint32_t capture = open_with(&(struct ember_intake){.target = 0, .calls = 99, .every = every});
+        uint32_t capture =
+            open_with(&(struct ember_intake){.target = 0, .calls = 99, .every = every});
         for (uint64_t call = 0; call < 20; call++) {
             bool taken = enter(0, PID) == 1;
             cr_assert_eq(taken, call % every == 0);
@@ -190,8 +191,8 @@ Test(admission, of_so_many_each_capture_counts_by_itself)
 
 Test(admission, what_others_call_or_is_nested_does_not_count)
 {
-    uint32_t capture = open_with(
-        &(struct ember_intake){.target = 0, .calls = 99, .every = 2, .only_pid = PID});
+    uint32_t capture =
+        open_with(&(struct ember_intake){.target = 0, .calls = 99, .every = 2, .only_pid = PID});
     cr_assert_eq(enter(0, OTHER), 0);
     cr_assert_eq(enter(0, PID), 1);
     cr_assert_eq(enter(0, PID), 0);

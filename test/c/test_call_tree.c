@@ -56,7 +56,9 @@ Test(call_tree, a_child_knows_where_it_stands)
 Test(call_tree, a_new_node_has_measured_nothing)
 {
     struct ember_tree_node *node = &tree.nodes[child(root, 1)];
-    cr_assert_eq(node->calls + node->own_ticks + tree.rare[root].off_cpu_ticks + tree.rare[root].gc_ticks, 0);
+    cr_assert_eq(node->calls + node->own_ticks + tree.rare[root].off_cpu_ticks +
+                     tree.rare[root].gc_ticks,
+                 0);
     cr_assert_eq(node->words, 0);
     for (int kind = 0; kind < EMBER_COST_KINDS; kind++)
         cr_assert_eq(node->events[kind], 0);

@@ -7,9 +7,11 @@
 #include <criterion/criterion.h>
 
 static const double NS_PER_TICK = 0.5;
-static const struct ember_costs costs = {
-    .event_ns = {400, 200, 100, 1500, 150}, .gc_inside_ns = 1000, .least_ns = 2, .word_ns = 3,
-    .spread = 0.1};
+static const struct ember_costs costs = {.event_ns = {400, 200, 100, 1500, 150},
+                                         .gc_inside_ns = 1000,
+                                         .least_ns = 2,
+                                         .word_ns = 3,
+                                         .spread = 0.1};
 
 static struct ember_call_tree tree;
 static struct ember_compensation compensation;

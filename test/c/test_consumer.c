@@ -10,13 +10,13 @@
 enum { RINGS = 3, CAPACITY = 64, SLOT = 5, PID = 77, TARGET = 9 };
 
 static bool fail_thread;
-int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
-                          void *(*run)(void *), void *argument);
-int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
-                          void *(*run)(void *), void *argument);
+int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
+                          void *argument);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
+                          void *argument);
 
-int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
-                          void *(*run)(void *), void *argument)
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
+                          void *argument)
 {
     return fail_thread ? EAGAIN : __real_pthread_create(thread, attributes, run, argument);
 }
@@ -76,8 +76,8 @@ static void push(enum ember_event_kind kind, uint64_t time, uint64_t value)
 {
     struct ember_event *event = ember_ring_reserve(rings[1]);
     cr_assert(event);
-    *event = (struct ember_event){
-        .stamp = ember_event_stamp(time, 1, kind), .pid = PID, .value = value};
+    *event =
+        (struct ember_event){.stamp = ember_event_stamp(time, 1, kind), .pid = PID, .value = value};
     ember_ring_commit(rings[1]);
 }
 

@@ -47,9 +47,9 @@ Test(mfa_text, other_names_are_quoted)
 Test(mfa_text, reserved_words_are_quoted)
 {
     static const char *const words[] = {
-        "after", "and", "andalso", "band", "begin", "bnot", "bor", "bsl", "bsr", "bxor",
-        "case", "catch", "cond", "div", "else", "end", "fun", "if", "let", "maybe",
-        "not", "of", "or", "orelse", "receive", "rem", "try", "when", "xor"};
+        "after", "and",   "andalso", "band",   "begin",   "bnot", "bor", "bsl",  "bsr", "bxor",
+        "case",  "catch", "cond",    "div",    "else",    "end",  "fun", "if",   "let", "maybe",
+        "not",   "of",    "or",      "orelse", "receive", "rem",  "try", "when", "xor"};
     char quoted[16];
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         snprintf(quoted, sizeof quoted, "'%s'", words[i]);
@@ -70,7 +70,8 @@ Test(mfa_text, quotes_and_control_characters_are_escaped)
 
 Test(mfa_text, unicode_stays)
 {
-    cr_assert_atom("\xc3\xa5\xe6\x97\xa5\xf0\x9f\x94\xa5", "'\xc3\xa5\xe6\x97\xa5\xf0\x9f\x94\xa5'");
+    cr_assert_atom("\xc3\xa5\xe6\x97\xa5\xf0\x9f\x94\xa5",
+                   "'\xc3\xa5\xe6\x97\xa5\xf0\x9f\x94\xa5'");
     cr_assert_atom("gr\xc3\xbc\xc3\x9f", "'gr\xc3\xbc\xc3\x9f'");
 }
 

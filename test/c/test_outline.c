@@ -97,15 +97,15 @@ Test(outline, rows_are_depth_first)
     cr_assert_eq(ember_outline_extent(&outline, 6), 3);
 }
 
-#define LIMIT(field, most)                                                                         \
-    Test(outline, totals_survive_a_limit_on_##field)                                               \
-    {                                                                                              \
-        struct ember_outline_limits limits = ember_outline_unlimited;                              \
-        limits.field = (most);                                                                     \
-        make_sample("large");                                                                      \
-        outline_within(limits);                                                                    \
-        cr_assert_gt(outline.left_out, 0);                                                         \
-        cr_assert_complete();                                                                      \
+#define LIMIT(field, most) \
+    Test(outline, totals_survive_a_limit_on_##field) \
+    { \
+        struct ember_outline_limits limits = ember_outline_unlimited; \
+        limits.field = (most); \
+        make_sample("large"); \
+        outline_within(limits); \
+        cr_assert_gt(outline.left_out, 0); \
+        cr_assert_complete(); \
     }
 
 LIMIT(stacks, 1000)
@@ -195,8 +195,7 @@ Test(outline, a_profile_has_nothing_before)
     make_sample("small");
     outline_within(ember_outline_unlimited);
     cr_assert_eq(total_before(EMBER_METRIC_CALLS), 0);
-    uint64_t *inclusive =
-        ember_outline_inclusive_of(&outline, EMBER_METRIC_OWN_TIME, EMBER_BEFORE);
+    uint64_t *inclusive = ember_outline_inclusive_of(&outline, EMBER_METRIC_OWN_TIME, EMBER_BEFORE);
     cr_assert_eq(inclusive[0], 0);
     free(inclusive);
 }
@@ -206,8 +205,7 @@ Test(outline, both_sides_of_a_comparison)
     make_sample("comparison");
     outline_within(ember_outline_unlimited);
     cr_assert_complete();
-    uint64_t *inclusive =
-        ember_outline_inclusive_of(&outline, EMBER_METRIC_CALLS, EMBER_BEFORE);
+    uint64_t *inclusive = ember_outline_inclusive_of(&outline, EMBER_METRIC_CALLS, EMBER_BEFORE);
     cr_assert_eq(inclusive[0] + inclusive[outline.count - 3], total_before(EMBER_METRIC_CALLS));
     cr_assert_eq(total_before(EMBER_METRIC_CALLS), 1 + 50 + 4 + 9 + 30 + 300 + 2);
     cr_assert_eq(total_before(EMBER_METRIC_WORDS), 100 + 4000 + 7000 + 20000 + 600);
@@ -289,8 +287,9 @@ Test(outline, heading_and_caveats_tell_of_both_sides)
     before.info.fallbacks = EMBER_FALLBACK_HEAP;
     profile.info.fallbacks = EMBER_FALLBACK_BINARIES | EMBER_FALLBACK_WAITING;
     const char *caveats = ember_view_caveats(&profile, &outline, &text);
-    cr_assert_str_eq(caveats, "3 events lost before; binaries are not counted; waiting and preempted "
-                                "are not told apart; words before are estimated");
+    cr_assert_str_eq(caveats,
+                     "3 events lost before; binaries are not counted; waiting and preempted "
+                     "are not told apart; words before are estimated");
     ember_sink_fini(&text);
 }
 

@@ -25,13 +25,13 @@ Test(profile, empty_profile_is_sound)
 }
 
 /* Sets a field of a sound profile wrong, sees that, puts it right. */
-#define CR_ASSERT_UNSOUND(profile, field, wrong)              \
-    do {                                                      \
+#define CR_ASSERT_UNSOUND(profile, field, wrong) \
+    do { \
         __typeof__((profile)->field) right = (profile)->field; \
-        (profile)->field = (wrong);                           \
-        cr_assert_not(ember_profile_check(profile));          \
-        (profile)->field = right;                             \
-        cr_assert(ember_profile_check(profile));              \
+        (profile)->field = (wrong); \
+        cr_assert_not(ember_profile_check(profile)); \
+        (profile)->field = right; \
+        cr_assert(ember_profile_check(profile)); \
     } while (0)
 
 Test(profile, wrong_indices_are_found)
@@ -173,12 +173,19 @@ Test(profile, parts_are_told_together)
 {
     struct ember_profile *parts[] = {small_profile(1), small_profile(1), small_profile(1)};
     for (uint32_t i = 0; i < 3; i++)
-        parts[i]->info = (struct ember_info){
-            .target = parts[i]->info.target, .otp_release = parts[i]->info.otp_release,
-            .start_us = 30 - 10 * (int64_t)i, .duration_ns = i + 1, .events = 10 * i + 1,
-            .lost = 20 * i + 1, .compensated_ns = 30 * i + 1, .raw_ns = 40 * i + 1,
-            .depth_cut = 50 * i + 1, .calls = i + 1, .fallbacks = 1u << i,
-            .outcome = i == 1 ? EMBER_OUTCOME_RAISED : EMBER_OUTCOME_RETURNED};
+        parts[i]->info =
+            (struct ember_info){.target = parts[i]->info.target,
+                                .otp_release = parts[i]->info.otp_release,
+                                .start_us = 30 - 10 * (int64_t)i,
+                                .duration_ns = i + 1,
+                                .events = 10 * i + 1,
+                                .lost = 20 * i + 1,
+                                .compensated_ns = 30 * i + 1,
+                                .raw_ns = 40 * i + 1,
+                                .depth_cut = 50 * i + 1,
+                                .calls = i + 1,
+                                .fallbacks = 1u << i,
+                                .outcome = i == 1 ? EMBER_OUTCOME_RAISED : EMBER_OUTCOME_RETURNED};
     struct ember_profile *sum = merged(parts, 3);
     cr_assert_str_eq(sum->info.target, "m0:f0/0");
     cr_assert_str_eq(sum->info.otp_release, "27");

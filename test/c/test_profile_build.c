@@ -52,8 +52,8 @@ static void set_up(void)
     ember_call_tree_child(&run->tree, outer, id(32));
     ember_run_add_process(run, CHILD, 0);
     ember_call_tree_child(&run->tree, run->processes[1].root, id(31));
-    build = (struct ember_build){.functions = &functions, .ns_per_tick = 0.5,
-                                 .atom_name = atom_name, .pid_text = pid_text};
+    build = (struct ember_build){
+        .functions = &functions, .ns_per_tick = 0.5, .atom_name = atom_name, .pid_text = pid_text};
 }
 
 static void tear_down(void)
@@ -88,10 +88,11 @@ Test(profile_build, functions_of_the_run_get_their_names)
 Test(profile_build, nodes_keep_their_places)
 {
     struct ember_profile *profile = built();
-    static const struct ember_node expected[] = {
-        {EMBER_NONE, EMBER_NONE, 0, {0, 0, 0, 0, 0}}, {0, 0, 0, {0, 0, 0, 0, 0}},
-        {1, 1, 0, {0, 0, 0, 0, 0}},                   {EMBER_NONE, EMBER_NONE, 1, {0, 0, 0, 0, 0}},
-        {3, 0, 1, {0, 0, 0, 0, 0}}};
+    static const struct ember_node expected[] = {{EMBER_NONE, EMBER_NONE, 0, {0, 0, 0, 0, 0}},
+                                                 {0, 0, 0, {0, 0, 0, 0, 0}},
+                                                 {1, 1, 0, {0, 0, 0, 0, 0}},
+                                                 {EMBER_NONE, EMBER_NONE, 1, {0, 0, 0, 0, 0}},
+                                                 {3, 0, 1, {0, 0, 0, 0, 0}}};
     cr_assert_eq(profile->node_count, 5);
     for (uint32_t i = 0; i < 5; i++) {
         cr_assert_eq(profile->nodes[i].parent, expected[i].parent);

@@ -43,7 +43,8 @@ Test(profile_diff, equal_profiles_have_equal_sides)
     cr_assert_eq(diff->node_count, parts[0]->node_count);
     cr_assert_eq(diff->before->scale, 1);
     for (uint32_t i = 0; i < diff->node_count; i++)
-        cr_assert_eq(memcmp(&diff->nodes[i].own, &diff->before->own[i], sizeof diff->nodes[i].own), 0);
+        cr_assert_eq(memcmp(&diff->nodes[i].own, &diff->before->own[i], sizeof diff->nodes[i].own),
+                     0);
     ember_profile_destroy(diff);
     destroy_all(parts, 2);
 }
@@ -87,8 +88,8 @@ Test(profile_diff, processes_are_put_together_by_role)
     for (uint32_t side = 0; side < 2; side++) {
         uint32_t function = add_function(parts[side], 0);
         for (uint32_t i = 0; i < 4; i++) {
-            uint32_t root = add_process(parts[side], 10 * side + i, names[side][i],
-                                        i < 1 ? EMBER_NONE : 0);
+            uint32_t root =
+                add_process(parts[side], 10 * side + i, names[side][i], i < 1 ? EMBER_NONE : 0);
             add_node(parts[side], root, function, 10 * side + i + 1);
         }
         parts[side]->processes[1].label = strdup("job:run/0");

@@ -141,14 +141,25 @@ static struct ember_node four_nodes[] = {
 static struct ember_profile small_profile(void)
 {
     return (struct ember_profile){
-        .info = {.target = "lists:map/2", .otp_release = "27", .start_us = -1,
-                 .duration_ns = UINT64_MAX, .events = 2, .lost = 3, .compensated_ns = 4,
-                 .raw_ns = 5, .depth_cut = 6, .calls = UINT32_MAX, .fallbacks = 7,
+        .info = {.target = "lists:map/2",
+                 .otp_release = "27",
+                 .start_us = -1,
+                 .duration_ns = UINT64_MAX,
+                 .events = 2,
+                 .lost = 3,
+                 .compensated_ns = 4,
+                 .raw_ns = 5,
+                 .depth_cut = 6,
+                 .calls = UINT32_MAX,
+                 .fallbacks = 7,
                  .outcome = EMBER_OUTCOME_UNFINISHED,
                  .cut_by = EMBER_CUT_MEMORY_LIMIT},
-        .functions = two_functions, .function_count = 2,
-        .processes = two_processes, .process_count = 2,
-        .nodes = four_nodes, .node_count = 4,
+        .functions = two_functions,
+        .function_count = 2,
+        .processes = two_processes,
+        .process_count = 2,
+        .nodes = four_nodes,
+        .node_count = 4,
     };
 }
 
@@ -178,7 +189,9 @@ static struct ember_profile *many(void)
     for (uint32_t i = MANY_PROCESSES; i < MANY_NODES; i++) {
         uint32_t parent = random_below(&random, i);
         profile->nodes[i] = (struct ember_node){
-            parent, random_below(&random, MANY_FUNCTIONS), profile->nodes[parent].process,
+            parent,
+            random_below(&random, MANY_FUNCTIONS),
+            profile->nodes[parent].process,
             {random_next(&random) >> 60, random_next(&random) >> (24 + random_below(&random, 40)),
              random_next(&random) >> 40, 0, (int64_t)random_next(&random) >> 40}};
     }
@@ -375,7 +388,8 @@ Test(profile_file, every_cut_is_noticed)
 
 /* ---- files made to harm -------------------------------------------------- */
 
-#define CONTENT(...) (const unsigned char[]){__VA_ARGS__}, sizeof((const unsigned char[]){__VA_ARGS__})
+#define CONTENT(...) \
+    (const unsigned char[]){__VA_ARGS__}, sizeof((const unsigned char[]){__VA_ARGS__})
 #define NO_CONTENT "", 0
 
 /* Two functions and two processes, calls and words. */
@@ -383,8 +397,9 @@ static void put_begin(struct ember_sink *sink)
 {
     begin_file(sink);
     put_block(sink, "INFO", 0, NO_CONTENT);
-    put_block(sink, "METR", 2, CONTENT(5, 'c', 'a', 'l', 'l', 's', 5, 'c', 'o', 'u', 'n', 't', 0,
-                                       5, 'w', 'o', 'r', 'd', 's', 5, 'w', 'o', 'r', 'd', 's', 1));
+    put_block(sink, "METR", 2,
+              CONTENT(5, 'c', 'a', 'l', 'l', 's', 5, 'c', 'o', 'u', 'n', 't', 0, 5, 'w', 'o', 'r',
+                      'd', 's', 5, 'w', 'o', 'r', 'd', 's', 1));
     put_block(sink, "FUNC", 2, CONTENT(1, 'm', 1, 'f', 3, 'm', ':', 'f', 0, 0, 0, 0, 255, 1));
 }
 
@@ -435,10 +450,8 @@ Test(profile_file, numbers)
 {
     enum { F = 0xff };
     cr_assert_nodes(NULL, 2, CONTENT(0, 0, 0, 0x81, 0, 1, 1, 1, 1)); /* longer than need be */
-    cr_assert_nodes("no number", 2,
-                    CONTENT(0, 0, 0, 1, F, F, F, F, F, F, F, F, F, 2, 1, 1, 1));
-    cr_assert_nodes("no number", 2,
-                    CONTENT(0, 0, 0, 1, F, F, F, F, F, F, F, F, F, F, 1, 1, 1));
+    cr_assert_nodes("no number", 2, CONTENT(0, 0, 0, 1, F, F, F, F, F, F, F, F, F, 2, 1, 1, 1));
+    cr_assert_nodes("no number", 2, CONTENT(0, 0, 0, 1, F, F, F, F, F, F, F, F, F, F, 1, 1, 1));
     cr_assert_nodes("sum of metric calls is too large", 2,
                     CONTENT(0, 0, 0, 1, F, F, F, F, F, F, F, F, F, 1, 1, 1, 1));
     cr_assert_nodes("sum of metric words is too large", 2,
@@ -581,8 +594,7 @@ Test(profile_file, fields)
     cr_assert_info("start", 1, CONTENT(3, 9, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1));
 }
 
-static void cr_assert_metrics(const char *reason, uint32_t items, const void *content,
-                              size_t size)
+static void cr_assert_metrics(const char *reason, uint32_t items, const void *content, size_t size)
 {
     struct ember_sink sink;
     begin_file(&sink);
@@ -609,8 +621,9 @@ Test(profile_file, metrics_that_are_not_known_are_skipped)
     struct ember_sink sink;
     begin_file(&sink);
     put_block(&sink, "INFO", 0, NO_CONTENT);
-    put_block(&sink, "METR", 2, CONTENT(3, 'n', 'e', 'w', 0, 1,
-                                        5, 'c', 'a', 'l', 'l', 's', 5, 'c', 'o', 'u', 'n', 't', 0));
+    put_block(
+        &sink, "METR", 2,
+        CONTENT(3, 'n', 'e', 'w', 0, 1, 5, 'c', 'a', 'l', 'l', 's', 5, 'c', 'o', 'u', 'n', 't', 0));
     put_block(&sink, "tick", 1000, "?", 1);
     put_block(&sink, "PROC", 1, CONTENT(0, 0, 0, 0, 0, 0));
     put_block(&sink, "NODE", 1, CONTENT(0, 0, 77, 7));
@@ -631,7 +644,11 @@ static void cr_assert_kinds(const char *reason, const char *const *kinds)
     end_with(&sink, reason);
 }
 
-#define KINDS(...) (const char *const[]){__VA_ARGS__, NULL}
+#define KINDS(...) \
+    (const char *const[]) \
+    { \
+        __VA_ARGS__, NULL \
+    }
 
 Test(profile_file, blocks)
 {

@@ -172,7 +172,8 @@ static void cr_assert_stretched(struct ember_metrics did, uint64_t own, uint64_t
 Test(profile_window, who_never_waits_has_done_less_by_the_cost_of_tracing)
 {
     cr_assert_stretched((struct ember_metrics){.own_ns = NS / 5}, NS, 5);
-    cr_assert_stretched((struct ember_metrics){.own_ns = NS / 10, .off_cpu_ns = NS / 10}, NS / 2, 5);
+    cr_assert_stretched((struct ember_metrics){.own_ns = NS / 10, .off_cpu_ns = NS / 10}, NS / 2,
+                        5);
 }
 
 Test(profile_window, who_waits_has_waited_less)

@@ -96,8 +96,8 @@ static bool start_recorder(void)
 {
     static const struct ember_stack_layout layout = {2, 4, true};
     struct ember_outlet outlet = {NULL, on_run, on_merged, on_limit, lost, ended};
-    struct ember_capture capture = {.target = {1, 1}, .spawned = true, .timeline = timeline,
-                                    .memory_limit = SIZE_MAX};
+    struct ember_capture capture = {
+        .target = {1, 1}, .spawned = true, .timeline = timeline, .memory_limit = SIZE_MAX};
     run_count = limit_count = 0;
     bool ready = ember_recorder_init(&recorder, &outlet, &layout);
     if (ready)

@@ -91,7 +91,7 @@ static void return_some(struct program *program, uint32_t most)
     }
 }
 
-static void throw(struct program *program)
+static void throw(struct program * program)
 {
     struct vm_process *p = program->running;
     if (p->frame_count < 2)
@@ -228,8 +228,9 @@ static void open_captures(struct program *program)
     uint32_t count = 1 + random_below(&program->random, 3);
     for (uint32_t slot = 0; slot < count; slot++) {
         bool ours = one_in(program, 5); /* our own function: neither traced nor shown */
-        uint32_t target = ours ? UNTRACED_FROM + random_below(&program->random, FUNCTIONS - UNTRACED_FROM)
-                               : random_below(&program->random, program->functions);
+        uint32_t target =
+            ours ? UNTRACED_FROM + random_below(&program->random, FUNCTIONS - UNTRACED_FROM)
+                 : random_below(&program->random, program->functions);
         struct ember_capture options = vm_options(target);
         options.timeline = program->vm.seed & 1;
         options.hide_target = ours;

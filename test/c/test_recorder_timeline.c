@@ -176,8 +176,10 @@ Test(recorder_timeline, a_profile_has_it_in_nanoseconds)
         struct ember_capture options = timed();
         capture_with(work_wait_and_call, &options);
         for (int i = 0; i < 3; i++) {
-            struct ember_build build = {.functions = &vm.recorder.functions, .ns_per_tick = rates[i],
-                                        .atom_name = some_name, .pid_text = some_name};
+            struct ember_build build = {.functions = &vm.recorder.functions,
+                                        .ns_per_tick = rates[i],
+                                        .atom_name = some_name,
+                                        .pid_text = some_name};
             struct ember_profile *profile = ember_profile_build(vm.finished, &build);
             cr_assert(profile && profile->timelines);
             cr_assert_eq(profile->timelines->cut_ns, 0);

@@ -149,8 +149,8 @@ static void make_binaries(void)
 {
     tell_binaries(100, UINT32_MAX);
     call(A);
-    collect_binaries(1100, 0);   /* which go to an old heap */
-    collect_binaries(0, 1000);   /* and come back from there */
+    collect_binaries(1100, 0); /* which go to an old heap */
+    collect_binaries(0, 1000); /* and come back from there */
     collect_binaries(1020, 900);
     back();
     tell_binaries(907, UINT32_MAX);

@@ -207,7 +207,8 @@ Test(ring, destroy_takes_null)
 
 Test(ring, event_stamp_holds_its_three_parts)
 {
-    struct ember_event event = {.stamp = ember_event_stamp((UINT64_C(1) << 51) - 1, 255, EMBER_EVENT_RAISE)};
+    struct ember_event event = {
+        .stamp = ember_event_stamp((UINT64_C(1) << 51) - 1, 255, EMBER_EVENT_RAISE)};
     cr_assert_eq(ember_event_ticks(&event), (UINT64_C(1) << 51) - 1);
     cr_assert_eq(ember_event_arity(&event), 255);
     cr_assert_eq(ember_event_kind(&event), EMBER_EVENT_RAISE);

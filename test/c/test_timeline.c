@@ -10,7 +10,8 @@ enum { SPANS = 5000 };
 
 static struct ember_span any_span(struct random *random)
 {
-    uint32_t node = random_below(random, 3) ? random_below(random, 300) : UINT32_MAX - random_below(random, 2);
+    uint32_t node = random_below(random, 3) ? random_below(random, 300)
+                                            : UINT32_MAX - random_below(random, 2);
     uint64_t length = random_next(random) >> random_below(random, 64);
     return (struct ember_span){node, (enum ember_state)random_below(random, EMBER_STATES),
                                length ? length : 1};
@@ -76,7 +77,8 @@ Test(timeline, what_goes_on_is_one_span)
         struct ember_span span;
         cr_assert(ember_timeline_next(&reader, &span));
         cr_assert(span.node == expected[i].node && span.state == expected[i].state &&
-                  span.length == expected[i].length, "span %d", i);
+                      span.length == expected[i].length,
+                  "span %d", i);
     }
     cr_assert_eq(reader.time, 136);
     cr_assert_eq(recording.cut, 0);

@@ -41,15 +41,23 @@ Test(utf8, characters_have_one_to_four_bytes)
 
 Test(utf8, what_is_none_has_no_size)
 {
-    static const char *const bad[] = {"\x80", "\xff", "\xc3", "\xc3 ", "\xc0\xaf", "\xe0\x80\xaf",
-                                      "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xf8\x88\x80\x80\x80"};
+    static const char *const bad[] = {"\x80",
+                                      "\xff",
+                                      "\xc3",
+                                      "\xc3 ",
+                                      "\xc0\xaf",
+                                      "\xe0\x80\xaf",
+                                      "\xed\xa0\x80",
+                                      "\xf4\x90\x80\x80",
+                                      "\xf8\x88\x80\x80\x80"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         cr_assert_eq(size_of(bad[i]), 0, "%zu", i);
 }
 
 Test(utf8, bad_bytes_are_replaced_one_by_one)
 {
-    cr_assert_written(write_all, "a\xff\xc3\xa5\xe2\x80", "a\xef\xbf\xbd\xc3\xa5\xef\xbf\xbd\xef\xbf\xbd");
+    cr_assert_written(write_all, "a\xff\xc3\xa5\xe2\x80",
+                      "a\xef\xbf\xbd\xc3\xa5\xef\xbf\xbd\xef\xbf\xbd");
 }
 
 Test(utf8, a_prefix_ends_between_characters)

@@ -33,7 +33,8 @@ Test(view_brendan_gregg, a_line_is_a_stack_and_a_number)
     char *text = write_sample("small", EMBER_METRIC_OWN_TIME);
     cr_assert_eq(strncmp(text, "<0.100.0>_shop:checkout/1;shop:checkout/1 10000\n", 48), 0);
     cr_assert_has(text, "\n<0.100.0>_shop:checkout/1;shop:checkout/1;lists:map/2;[gc] 10000\n");
-    cr_assert_has(text, "\n<0.100.0>_shop:checkout/1;shop:checkout/1;gen_server:call/3;[waiting] 12000\n");
+    cr_assert_has(
+        text, "\n<0.100.0>_shop:checkout/1;shop:checkout/1;gen_server:call/3;[waiting] 12000\n");
     cr_assert_has(text, ";gen_server:call/3;[preempted] 3000\n");
     cr_assert_has(text, "\n<0.101.0>_pricing;Jason.encode!/2;lists:map/2 39000\n");
     drop(text);

@@ -29,8 +29,9 @@ Test(view_callgrind, header_events_and_totals)
 Test(view_callgrind, calls_of_all_stacks_are_one_edge)
 {
     char *text = write_sample("merge");
-    cr_assert_has(text, "ob=work\nfl=work\nfn=(1) work:run/0\n0 1500 0 0 0 20 2 0\n"
-                        "cob=work\ncfi=work\ncfn=(2) work:step/1\ncalls=1 0\n0 1500 0 0 0 10 1 0\n");
+    cr_assert_has(text,
+                  "ob=work\nfl=work\nfn=(1) work:run/0\n0 1500 0 0 0 20 2 0\n"
+                  "cob=work\ncfi=work\ncfn=(2) work:step/1\ncalls=1 0\n0 1500 0 0 0 10 1 0\n");
     cr_assert_has(text, "ob=processes\nfl=processes\nfn=(4) <0.2.0> work:run/0\n0 0 0 0 0 0 0 0\n"
                         "cob=work\ncfi=work\ncfn=(1)\ncalls=1 0\n0 2000 0 0 0 20 2 0\n");
     drop(text);
@@ -58,7 +59,8 @@ Test(view_callgrind, names_stay_on_their_line)
     cr_assert_has(text, ") line\\x0abreak\\x0d\\x09tab \\x01\\x1f\\x7f\n");
     cr_assert_has(text, "ob=\\x283)\nfl=\\x283)\nfn=(12) (3)\n");
     cr_assert_has(text, ") \\x2028\\x2029 separators\n");
-    cr_assert_has(text, ") \xef\xbf\xbd\xef\xbf\xbd not utf-8 \xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\n");
+    cr_assert_has(text,
+                  ") \xef\xbf\xbd\xef\xbf\xbd not utf-8 \xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\n");
     drop(text);
 }
 

@@ -22,18 +22,19 @@ static void drop(char *text)
 Test(view_chrome, stacks_lie_one_after_the_other)
 {
     char *text = write_sample("merge", EMBER_METRIC_OWN_TIME);
-    cr_assert_has(text, "{\"ph\":\"M\"," SECOND "\"thread_name\","
-                        "\"args\":{\"name\":\"\\u003c0.2.0\\u003e work:run/0\"}},\n"
-                        "{\"ph\":\"M\"," SECOND "\"thread_sort_index\",\"args\":{\"sort_index\":2}},\n"
-                        "{\"ph\":\"B\"," SECOND "\"\\u003c0.2.0\\u003e work:run/0\",\"ts\":0,"
-                        "\"args\":{\"calls\":2,\"words\":20}},\n"
-                        "{\"ph\":\"B\"," SECOND "\"work:run/0\",\"ts\":0,"
-                        "\"args\":{\"calls\":2,\"words\":20}},\n"
-                        "{\"ph\":\"B\"," SECOND "\"work:step/1\",\"ts\":0,"
-                        "\"args\":{\"calls\":1,\"words\":10}},\n"
-                        "{\"ph\":\"E\"," SECOND "\"work:step/1\",\"ts\":1.500},\n"
-                        "{\"ph\":\"E\"," SECOND "\"work:run/0\",\"ts\":2},\n"
-                        "{\"ph\":\"E\"," SECOND "\"\\u003c0.2.0\\u003e work:run/0\",\"ts\":2}]}\n");
+    cr_assert_has(text,
+                  "{\"ph\":\"M\"," SECOND "\"thread_name\","
+                  "\"args\":{\"name\":\"\\u003c0.2.0\\u003e work:run/0\"}},\n"
+                  "{\"ph\":\"M\"," SECOND "\"thread_sort_index\",\"args\":{\"sort_index\":2}},\n"
+                  "{\"ph\":\"B\"," SECOND "\"\\u003c0.2.0\\u003e work:run/0\",\"ts\":0,"
+                  "\"args\":{\"calls\":2,\"words\":20}},\n"
+                  "{\"ph\":\"B\"," SECOND "\"work:run/0\",\"ts\":0,"
+                  "\"args\":{\"calls\":2,\"words\":20}},\n"
+                  "{\"ph\":\"B\"," SECOND "\"work:step/1\",\"ts\":0,"
+                  "\"args\":{\"calls\":1,\"words\":10}},\n"
+                  "{\"ph\":\"E\"," SECOND "\"work:step/1\",\"ts\":1.500},\n"
+                  "{\"ph\":\"E\"," SECOND "\"work:run/0\",\"ts\":2},\n"
+                  "{\"ph\":\"E\"," SECOND "\"\\u003c0.2.0\\u003e work:run/0\",\"ts\":2}]}\n");
     drop(text);
 }
 

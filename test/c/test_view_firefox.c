@@ -25,7 +25,8 @@ Test(view_firefox, samples_lie_one_after_the_other)
                         "\"weight\":[0.0005,0.0015],\n\"weightType\":\"tracing-ms\",\"length\":2}");
     cr_assert_has(text, "\"nativeAllocations\":{\"stack\":[1,2],\n\"time\":[0,0.0005],\n"
                         "\"weight\":[80,80],\n\"weightType\":\"bytes\",\"length\":2}");
-    cr_assert_has(text, "\"stackTable\":{\"frame\":[0,6,7],\n\"prefix\":[null,0,1],\n\"length\":3}");
+    cr_assert_has(text,
+                  "\"stackTable\":{\"frame\":[0,6,7],\n\"prefix\":[null,0,1],\n\"length\":3}");
     drop(text);
 }
 

@@ -112,9 +112,12 @@ static struct ember_node three_nodes[] = {
 static struct ember_profile small_profile(void)
 {
     return (struct ember_profile){
-        .functions = two_functions, .function_count = 2,
-        .processes = one_process, .process_count = 1,
-        .nodes = three_nodes, .node_count = 3,
+        .functions = two_functions,
+        .function_count = 2,
+        .processes = one_process,
+        .process_count = 1,
+        .nodes = three_nodes,
+        .node_count = 3,
     };
 }
 
@@ -138,8 +141,16 @@ Test(view_html, info_is_told)
 {
     struct ember_profile profile = small_profile();
     profile.info = (struct ember_info){
-        .target = "shop:buy/1", .otp_release = "27", .start_us = -1, .duration_ns = UINT64_MAX,
-        .events = 2, .lost = 3, .compensated_ns = 4, .raw_ns = 5, .depth_cut = 6, .calls = 7,
+        .target = "shop:buy/1",
+        .otp_release = "27",
+        .start_us = -1,
+        .duration_ns = UINT64_MAX,
+        .events = 2,
+        .lost = 3,
+        .compensated_ns = 4,
+        .raw_ns = 5,
+        .depth_cut = 6,
+        .calls = 7,
         .fallbacks = EMBER_FALLBACK_STACK | EMBER_FALLBACK_CLOCK | EMBER_FALLBACK_BINARIES |
                      EMBER_FALLBACK_WAITING,
         .outcome = EMBER_OUTCOME_EXITED,
@@ -149,7 +160,8 @@ Test(view_html, info_is_told)
     cr_assert_has(data, "\"target\":\"shop:buy/1\",\"otp_release\":\"27\",\"start_us\":-1,"
                         "\"duration_ns\":18446744073709551615,\"events\":2,\"lost\":3,"
                         "\"compensated_ns\":4,\"raw_ns\":5,\"depth_cut\":6,\"calls\":7,"
-                        "\"cut_by\":1,\"outcome\":\"exited\",\"fallbacks\":[\"stack\",\"clock\",\"binaries\",\"waiting\"]");
+                        "\"cut_by\":1,\"outcome\":\"exited\",\"fallbacks\":[\"stack\",\"clock\","
+                        "\"binaries\",\"waiting\"]");
     free(data);
 }
 
@@ -202,17 +214,16 @@ static void cr_assert_written_as(char *name, const char *expected)
 Test(view_html, names_cannot_leave_their_string)
 {
     cr_assert_written_as("a\"b\\c", "\"a\\u0022b\\u005cc\"");
-    cr_assert_written_as("l\ni\rn\te\x01\x1f\x7f", "\"l\\u000ai\\u000dn\\u0009e\\u0001\\u001f\\u007f\"");
+    cr_assert_written_as("l\ni\rn\te\x01\x1f\x7f",
+                         "\"l\\u000ai\\u000dn\\u0009e\\u0001\\u001f\\u007f\"");
     cr_assert_written_as("'a;b c':d/1", "\"'a;b c':d/1\"");
     cr_assert_written_as("", "\"\"");
 }
 
 Test(view_html, names_cannot_open_or_close_a_tag)
 {
-    cr_assert_written_as("</script><!-- &amp;",
-                         "\"\\u003c/script\\u003e\\u003c!-- \\u0026amp;\"");
-    cr_assert_written_as("\xe2\x80\xa8\xe2\x80\xa9\xe2\x80\xaa",
-                         "\"\\u2028\\u2029\xe2\x80\xaa\"");
+    cr_assert_written_as("</script><!-- &amp;", "\"\\u003c/script\\u003e\\u003c!-- \\u0026amp;\"");
+    cr_assert_written_as("\xe2\x80\xa8\xe2\x80\xa9\xe2\x80\xaa", "\"\\u2028\\u2029\xe2\x80\xaa\"");
 }
 
 Test(view_html, unicode_names_stay)
@@ -224,11 +235,11 @@ Test(view_html, unicode_names_stay)
 Test(view_html, bytes_that_are_not_utf8_are_replaced)
 {
     cr_assert_written_as("\xff", "\"\\ufffd\"");
-    cr_assert_written_as("\xc0\xaf", "\"\\ufffd\\ufffd\"");         /* too long a form */
+    cr_assert_written_as("\xc0\xaf", "\"\\ufffd\\ufffd\""); /* too long a form */
     cr_assert_written_as("\xe0\x80\xaf", "\"\\ufffd\\ufffd\\ufffd\"");
     cr_assert_written_as("\xed\xa0\x80", "\"\\ufffd\\ufffd\\ufffd\""); /* half a pair */
     cr_assert_written_as("\xf4\x90\x80\x80", "\"\\ufffd\\ufffd\\ufffd\\ufffd\"");
-    cr_assert_written_as("a\xe2\x80", "\"a\\ufffd\\ufffd\"");       /* cut short */
+    cr_assert_written_as("a\xe2\x80", "\"a\\ufffd\\ufffd\""); /* cut short */
 }
 
 Test(view_html, longest_atoms_stay_whole)
@@ -270,9 +281,12 @@ static struct ember_profile many_stacks(void)
 {
     struct ember_profile profile = reserve(MANY);
     for (uint32_t i = 1; i < MANY; i++)
-        profile.nodes[i] = (struct ember_node){
-            i < 1000 ? 0 : i % 1000, i % 2, 0, {1, i * UINT64_C(10), i % 7, i % 5, (int64_t)i % 11 - 2,
-                          .waiting_ns = i % 7 / 2, .binary_bytes = i % 3}};
+        profile.nodes[i] =
+            (struct ember_node){i < 1000 ? 0 : i % 1000,
+                                i % 2,
+                                0,
+                                {1, i * UINT64_C(10), i % 7, i % 5, (int64_t)i % 11 - 2,
+                                 .waiting_ns = i % 7 / 2, .binary_bytes = i % 3}};
     return profile;
 }
 
@@ -403,7 +417,9 @@ Test(view_html, comparison)
     struct ember_metrics own[] = {{0}, {3, 50, 0, 0, 9}, {3, 500, 0, 1, 2}};
     struct ember_before before = {
         .info = {.target = "work:old/0", .lost = 5},
-        .own = own, .scale = 1.5, .normalise = EMBER_NORMALISE_TIME,
+        .own = own,
+        .scale = 1.5,
+        .normalise = EMBER_NORMALISE_TIME,
     };
     struct ember_profile profile = small_profile();
     profile.before = &before;
@@ -414,7 +430,8 @@ Test(view_html, comparison)
     cr_assert_has(data, "\n1,1,2,100,15,5,3,40,64,3,50,0,0,0,9,0");
     cr_assert_has(data, "\n1,0,7,1000,0,0,0,-5,0,3,500,0,0,1,2,0");
     cr_assert_has(data, "\"before\":{\"target\":\"work:old/0\"");
-    cr_assert_has(data, "\"scale_millionths\":1500000,\"normalise\":\"by time\"},\n\"width\":\"before\"");
+    cr_assert_has(data,
+                  "\"scale_millionths\":1500000,\"normalise\":\"by time\"},\n\"width\":\"before\"");
     free(data);
     ember_sink_fini(&sink);
 }

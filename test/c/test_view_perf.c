@@ -231,7 +231,8 @@ Test(view_perf_symbols, symbols)
     cr_assert_eq(header.e_shoff + sizeof sections, file.size);
     memcpy(sections, file.data + header.e_shoff, sizeof sections);
     cr_assert_eq(sections[2].sh_size, (1 + PSEUDO + profile.function_count) * sizeof symbol);
-    memcpy(&symbol, file.data + sections[2].sh_offset + (2 + PSEUDO) * sizeof symbol, sizeof symbol);
+    memcpy(&symbol, file.data + sections[2].sh_offset + (2 + PSEUDO) * sizeof symbol,
+           sizeof symbol);
     cr_assert_str_eq(file.data + sections[3].sh_offset + symbol.st_name, "lists:map/2");
     cr_assert_eq(symbol.st_value, 0x1000 + (PSEUDO + 1) * 16);
     cr_assert_str_eq(file.data + sections[4].sh_offset + sections[2].sh_name, ".symtab");

@@ -73,7 +73,8 @@ Test(view_perf_script, names_stay_on_their_line_and_modules_one_word)
     cr_assert_has(text, " line\\x0abreak\\x0d\\x09tab \\x01\\x1f\\x7f "
                         "(line\\x0abreak\\x0d\\x09tab_\\x01\\x1f\\x7f)\n");
     cr_assert_has(text, " a;b;c 12 (a;b;c_12)\n");
-    cr_assert_has(text, "(\xef\xbf\xbd\xef\xbf\xbd_not_utf-8_\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd)\n");
+    cr_assert_has(text,
+                  "(\xef\xbf\xbd\xef\xbf\xbd_not_utf-8_\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd)\n");
     drop(text);
 }
 

@@ -139,9 +139,14 @@ static void cr_assert_totals(const char *sample)
         total.gc_ns += own->gc_ns;
         total.words += own->words > 0 ? own->words : 0;
     }
-    uint64_t expected[TYPES] = {total.calls, total.own_ns + total.off_cpu_ns + total.gc_ns,
-                                total.own_ns, total.off_cpu_ns, total.waiting_ns, total.gc_ns,
-                                (uint64_t)total.words * 8, total.binary_bytes};
+    uint64_t expected[TYPES] = {total.calls,
+                                total.own_ns + total.off_cpu_ns + total.gc_ns,
+                                total.own_ns,
+                                total.off_cpu_ns,
+                                total.waiting_ns,
+                                total.gc_ns,
+                                (uint64_t)total.words * 8,
+                                total.binary_bytes};
     uint64_t sums[TYPES] = {0};
     uint32_t locations = count(4);
     struct bytes in = whole();

@@ -22,7 +22,8 @@ static void drop(char *text)
 Test(view_speedscope, a_sample_is_a_stack_from_its_process_down)
 {
     char *text = write_sample("merge");
-    cr_assert_has(text, "{\"name\":\"[gc]\"},\n{\"name\":\"[waiting]\"},\n{\"name\":\"[preempted]\"},\n{\"name\":\"[off-cpu]\"},\n{\"name\":\"[pruned]\"},\n"
+    cr_assert_has(text, "{\"name\":\"[gc]\"},\n{\"name\":\"[waiting]\"},\n{\"name\":\"[preempted]"
+                        "\"},\n{\"name\":\"[off-cpu]\"},\n{\"name\":\"[pruned]\"},\n"
                         "{\"name\":\"\\u003c0.1.0\\u003e work:run/0\"},\n"
                         "{\"name\":\"\\u003c0.2.0\\u003e work:run/0\"},\n"
                         "{\"name\":\"work:run/0\",\"file\":\"work\"},\n"

@@ -15,10 +15,10 @@
 enum {
     THREADS = 8,
     ROUNDS = 200,
-    CALLS = 100,     /* a capture, where all compete for it */
-    STEPS = 20000,   /* a thread, while captures come and go */
-    STEADY = 0,      /* target of a capture that stays open */
-    COMING = 1,      /* target of captures that come and go */
+    CALLS = 100,   /* a capture, where all compete for it */
+    STEPS = 20000, /* a thread, while captures come and go */
+    STEADY = 0,    /* target of a capture that stays open */
+    COMING = 1,    /* target of captures that come and go */
     MOST_IDS = THREADS * STEPS * 2,
 };
 

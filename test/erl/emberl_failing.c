@@ -37,7 +37,8 @@ static size_t live_count;
 static bool is_ours(const void *caller)
 {
     Dl_info info;
-    const char *name = dladdr(caller, &info) && info.dli_fname ? strrchr(info.dli_fname, '/') : NULL;
+    const char *name = dladdr(caller, &info) && info.dli_fname ? strrchr(info.dli_fname, '/')
+                                                               : NULL;
     return name && (strcmp(name, "/emberl_nif.so") == 0 || strncmp(name, "/libzstd.so", 11) == 0);
 }
 

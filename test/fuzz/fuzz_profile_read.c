@@ -105,8 +105,8 @@ static void read_blocks(const uint8_t *data, size_t size)
         data += 5;
         size -= 5;
         length = length < size ? length : size;
-        put_block(&sink, kind < EMBER_FORMAT_KINDS ? ember_format_kinds[kind] : "more", items,
-                  data, length);
+        put_block(&sink, kind < EMBER_FORMAT_KINDS ? ember_format_kinds[kind] : "more", items, data,
+                  length);
         data += length;
         size -= length;
     }

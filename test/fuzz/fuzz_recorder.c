@@ -40,8 +40,7 @@ static uint64_t ticks_of(const struct ember_call_tree *tree, uint32_t process)
     uint64_t sum = 0;
     for (uint32_t i = 0; i < tree->count; i++)
         if (tree->nodes[i].process == process)
-            sum += tree->nodes[i].own_ticks + tree->rare[i].off_cpu_ticks +
-                   tree->rare[i].gc_ticks;
+            sum += tree->nodes[i].own_ticks + tree->rare[i].off_cpu_ticks + tree->rare[i].gc_ticks;
     return sum;
 }
 
@@ -126,8 +125,10 @@ static void open_window(struct fuzz *fuzz, uint32_t slot, const struct ember_cap
         {.pid = 1, .activity = EMBER_ACTIVE},
         {.pid = 2, .activity = EMBER_READY, .frames = 1, .frame_count = 1},
         {.pid = 3, .activity = EMBER_IDLE, .complete = true, .frame_count = 2}};
-    struct ember_window window = {.run = ember_run_value(1000 + slot, slot), .processes = processes,
-                                  .count = 1 + slot % 3, .frames = frames};
+    struct ember_window window = {.run = ember_run_value(1000 + slot, slot),
+                                  .processes = processes,
+                                  .count = 1 + slot % 3,
+                                  .frames = frames};
     ember_recorder_open_window(&fuzz->recorder, slot, capture, &window, fuzz->ticks);
     fuzz->open[slot] = true;
 }

@@ -141,9 +141,9 @@ int main(int argc, char **argv)
     struct ember_sink sink;
     ember_sink_init(&sink);
     double start = now();
-    view->write(&profile, &(struct ember_view_options){
-                    .metric = metric_named(argc > 4 ? argv[4] : "time"),
-                    .symbols = argc > 5 ? argv[5] : NULL},
+    view->write(&profile,
+                &(struct ember_view_options){.metric = metric_named(argc > 4 ? argv[4] : "time"),
+                                             .symbols = argc > 5 ? argv[5] : NULL},
                 &sink);
     double seconds = now() - start;
     bool written = write_file(argv[3], &sink);
