@@ -4,7 +4,7 @@
 %% scheduler: see emberl_governor.
 -module(emberl_sample_cost).
 
--export([leave_out/2, active/0, clocks/0, wall/2, fixed/2, variable/3]).
+-export([active/0, clocks/0, wall/2, fixed/2, variable/3]).
 -export_type([clocks/0, measured/0]).
 
 -define(BREAKPOINTS, 0.25).   % of the time of a process that is not traced, while they are set
@@ -15,12 +15,6 @@
 %% schedulers were busy when it began.
 -type measured() :: #{start := clocks(), open := clocks(), closing := clocks(), ended := clocks(),
                       active := pos_integer(), atom() => term()}.
-
-%% What a profile is not to have of what was measured.
--spec leave_out(emberl_profile:profile(), [emberl_profile:metric()]) -> ok.
-leave_out(Profile, Metrics) ->
-    Names = [{own_time, no_times}, {words, no_words}, {calls, no_calls}, {binaries, binaries}],
-    emberl_nif:profile_leave_out(Profile, [Name || {Metric, Name} <- Names, not lists:member(Metric, Metrics)]).
 
 -spec active() -> pos_integer().
 active() ->

@@ -136,7 +136,7 @@ result(Outcomes, Measured, #{sum := Sum, requests := Requests, options := #{budg
     Variable = emberl_sample_cost:variable(Measured, sum_of(compensated_ns, Infos), 1.0),
     Cost = emberl_sample_cost:fixed(Measured, Then) + Variable,
     {NewSum, NewRequests} = add_all(Captured, Cost, Budget, Sum, Requests),
-    NewSum =:= none orelse emberl_sample_cost:leave_out(NewSum, Metrics),
+    NewSum =:= none orelse emberl_sample_window:leave_out(NewSum, Metrics),
     #{sum => NewSum, requests => NewRequests, variable => Variable,
       fixed => emberl_sample_cost:fixed(Measured, emberl_sample_cost:clocks()),
       length => emberl_sample_cost:wall(Open, Closing) / 1.0e6, ended => Ended,

@@ -5,7 +5,7 @@
 %% sampler answers meanwhile and none of this stays on its heap.
 -module(emberl_sample_window).
 
--export([run/1, select/2]).
+-export([run/1, select/2, leave_out/2]).
 -export_type([task/0, result/0, busy/0]).
 
 -define(BUSIEST, 50).         % processes that are recorded whenever there are many
@@ -137,7 +137,7 @@ added({_Why, [{Profile, _}], _Request}, Measured, #{options := #{metrics := Metr
                Sum, Profile, Weights,
                {Duration, Span, round((emberl_sample_cost:fixed(Measured, Then) + Variable) * 1.0e6), Schedulers, Budget,
                 Seen, max(Seen, Present)}, ?TOLD_APART),
-    emberl_sample_cost:leave_out(NewSum, Metrics),
+    leave_out(NewSum, Metrics),
     {ok, #{sum => NewSum, busy => maps:get(busy, Measured),
            fixed => emberl_sample_cost:fixed(Measured, emberl_sample_cost:clocks()), variable => Variable, length => Duration / 1.0e6,
            ended => Ended, events => Events, lost => Lost, seen => Seen, present => Present}};
@@ -152,3 +152,9 @@ weights(Processes, Scale, Chances) ->
                              {Scale / Chance, Known#{Pid => Chance}}
                      end, #{}, Processes),
     Weights.
+
+%% What a profile is not to have of what was measured.
+-spec leave_out(emberl_profile:profile(), [emberl_profile:metric()]) -> ok.
+leave_out(Profile, Metrics) ->
+    Names = [{own_time, no_times}, {words, no_words}, {calls, no_calls}, {binaries, binaries}],
+    emberl_nif:profile_leave_out(Profile, [Name || {Metric, Name} <- Names, not lists:member(Metric, Metrics)]).

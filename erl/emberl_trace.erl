@@ -275,13 +275,13 @@ functions_in(Modules) ->
 
 -spec own_modules() -> [module()].
 own_modules() ->
-    [emberl, emberl_app, emberl_sup, emberl_nif, emberl_trace, emberl_control, emberl_janitor,
-     emberl_call, emberl_worker, emberl_cli_run, emberl_layout, emberl_options, emberl_output, emberl_profile, emberl_report,
-     emberl_table, emberl_arguments, emberl_cli, emberl_cli_files, emberl_program,
-     emberl_window,
-     emberl_query, emberl_store, emberl_time, emberl_governor, emberl_sampler,
-     emberl_sample_options, emberl_sample_guard, emberl_sample_window, emberl_sample_requests, emberl_sample_cost, emberl_adhoc, emberl_counters, emberl_process, emberl_server, emberl_tally,
-     emberl_tally_options, emberl_tally_report].
+    [emberl, emberl_adhoc, emberl_app, emberl_arguments, emberl_call, emberl_cli, emberl_cli_files,
+     emberl_cli_run, emberl_control, emberl_counters, emberl_governor, emberl_janitor,
+     emberl_layout, emberl_nif, emberl_options, emberl_output, emberl_process, emberl_profile,
+     emberl_program, emberl_query, emberl_report, emberl_sample_cost, emberl_sample_guard,
+     emberl_sample_options, emberl_sample_requests, emberl_sample_window, emberl_sampler,
+     emberl_server, emberl_store, emberl_sup, emberl_table, emberl_tally, emberl_tally_options,
+     emberl_tally_report, emberl_time, emberl_trace, emberl_window, emberl_worker].
 
 %% {error, undefined} when there is no such function to set a breakpoint on.
 -spec set_target(trace(), target(), mfa()) -> {ok, trace()} | {error, undefined}.
