@@ -4,11 +4,12 @@
 %%
 %% The load: servers that answer requests with some work and terms, clients that ask them as
 %% fast as they can, and a process that spawns others.
+%%
+%% ROUNDS: pairs (default 11).
 -module(sample_bench).
 
 -export([main/0, server/0, client/3, spawner/1, short_life/1]).
 
--define(PAIRS, 11).
 -define(MEASURE_MS, 5000).
 -define(BUDGETS, [0.01, 0.05]).
 
@@ -18,7 +19,8 @@ main() ->
     emberl_calibrate:ensure_once(),
     Load = start(),
     _ = measure(Load, 1000), % warm up
-    [report(Budget, [pair(Load, Budget, N) || N <- lists:seq(1, ?PAIRS)]) || Budget <- ?BUDGETS],
+    Pairs = list_to_integer(os:getenv("ROUNDS", "11")),
+    [report(Budget, [pair(Load, Budget, N) || N <- lists:seq(1, Pairs)]) || Budget <- ?BUDGETS],
     halt().
 
 start() ->

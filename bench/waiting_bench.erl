@@ -5,7 +5,6 @@
 
 -export([main/0, never/0]).
 
--define(ROUNDS, 21).
 -define(MEASURE_MS, 300).
 
 -spec main() -> no_return().
@@ -14,7 +13,8 @@ main() ->
     Counter = counters:new(1, [write_concurrency]),
     Workers = [spawn_link(fun() -> work(Counter) end) || _ <- lists:seq(1, erlang:system_info(schedulers))],
     throughput(Counter), % warm up
-    Rounds = [round_of(Counter) || _ <- lists:seq(1, ?ROUNDS)],
+    Rounds = [round_of(Counter)
+              || _ <- lists:seq(1, list_to_integer(os:getenv("ROUNDS", "21")))],
     [begin unlink(Worker), exit(Worker, kill) end || Worker <- Workers],
     io:format("~-34s ~10s ~20s~n", ["a waiting capture", "slower by", "half of the rounds"]),
     [report(Kind, [maps:get(Kind, Round) || Round <- Rounds]) || Kind <- [none, lazy, eager]],
