@@ -63,7 +63,8 @@
 -export([sample/0, sample/1, status/1, pause/1, resume/1, snapshot/1, query/3, query/4]).
 -export([print/1, print/2, top/1, top/2]).
 -export_type([applied/0, options/0, result/0, results/0, failure/0, capture/0, top_options/0,
-              time/0, query_options/0, query_details/0, sampler/0, sample_options/0, sampler_status/0]).
+              time/0, query_options/0, query_details/0, sampler/0, sample_options/0,
+              sampler_status/0]).
 
 -type applied() :: {module(), atom(), [term()]} | {fun(), [term()]} | fun(() -> term()).
 -type options() :: map() | [{atom(), term()} | atom()].
@@ -87,7 +88,8 @@
 -opaque capture() :: reference().
 
 -type sampler() :: pid() | emberl_sampler.
--type sample_options() :: #{budget => number(), window => pos_integer(), min_interval => non_neg_integer(),
+-type sample_options() :: #{budget => number(), window => pos_integer(),
+                            min_interval => non_neg_integer(),
                             processes => all | [pid() | atom()], most_processes => pos_integer(),
                             modules => all | [module()] | {app, atom()},
                             store => none | file:filename_all(), slice => pos_integer(),
@@ -169,7 +171,8 @@ applied_result(Outcome, Result, Text, #{return := Return} = Options) ->
     end.
 
 applied_profile({_Why, [{Profile, _} | _], _Request}, _Text) -> Profile;
-applied_profile({_Why, [], _Request}, Text) -> {error, emberl_options:refusal(not_traced, Text, not_traced())};
+applied_profile({_Why, [], _Request}, Text) ->
+    {error, emberl_options:refusal(not_traced, Text, not_traced())};
 applied_profile({error, Reason}, _Text) -> {error, Reason}.
 
 not_traced() ->

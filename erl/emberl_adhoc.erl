@@ -73,7 +73,8 @@ accepted({error, Reason}) -> erlang:error(Reason).
 %% ---- which engine ----
 
 -spec plan(options()) ->
-          {ok, {emberl_tally:engine(), [emberl_tally:measure()]}} | {error, emberl_options:refusal()}.
+          {ok, {emberl_tally:engine(), [emberl_tally:measure()]}} |
+          {error, emberl_options:refusal()}.
 plan(#{engine := counters} = Options) ->
     with_engine(counters, counter_plan(Options));
 plan(#{engine := tracer} = Options) ->
@@ -99,9 +100,11 @@ record_plan(#{engine := Engine, stacks := Stacks} = Options, ForProfile) ->
     end.
 
 window_plan(#{engine := counters}) -> refused(engine, "counters have no stacks, nor files");
-window_plan(#{stacks := false, engine := auto}) -> refused(stacks, "files and profiles are of stacks");
+window_plan(#{stacks := false, engine := auto}) ->
+    refused(stacks, "files and profiles are of stacks");
 window_plan(#{rootset := Rootset}) when Rootset =:= all; Rootset =:= new ->
-    refused(rootset, "the tracer records processes that there are: existing, or some of them; others take "
+    refused(rootset,
+            "the tracer records processes that there are: existing, or some of them; others take "
             "engine => counters");
 window_plan(Options) -> tracer_plan(Options#{rootset := []}).
 
@@ -113,12 +116,15 @@ counter_plan(#{type := all}) -> {ok, emberl_counters:supported()};
 counter_plan(#{type := Type}) ->
     case lists:member(Type, emberl_counters:supported()) of
         true -> {ok, [Type]};
-        false -> refused(type, "the VM counts words from OTP 26 on; the tracer does here too, where it can "
-                         "do the rest: no rootset, and patterns of whole modules")
+        false ->
+            refused(type,
+                    "the VM counts words from OTP 26 on; the tracer does here too, where it can "
+                    "do the rest: no rootset, and patterns of whole modules")
     end.
 
 tracer_plan(#{rootset := Rootset}) when Rootset =/= [] ->
-    refused(rootset, "the tracer follows the function's own processes; others take engine => counters");
+    refused(rootset,
+            "the tracer follows the function's own processes; others take engine => counters");
 tracer_plan(#{pattern := Patterns, type := Type}) ->
     case [Pattern || {_, Function, _} = Pattern <- Patterns, Function =/= '_'] of
         [] -> {ok, measures(Type)};
@@ -191,7 +197,8 @@ finished(Server, Target, Outcome, Measures) ->
         emberl_tally:told(emberl_server:collect(Server), #{target => Target, outcome => Outcome})
     catch
         exit:_ ->
-            empty_tally(counters, Measures, Target, Outcome, <<"emberl was stopped meanwhile: what was counted is lost">>)
+            empty_tally(counters, Measures, Target, Outcome,
+                        <<"emberl was stopped meanwhile: what was counted is lost">>)
     end.
 
 %% ---- by the tracer ----
@@ -204,7 +211,9 @@ traced(Call, Measures, #{timeout := Timeout} = Options) ->
     case emberl_control:start_capture(request(Pid, Text, Options)) of
         {ok, Capture} ->
             Outcome = emberl_worker:run(Worker, Timeout),
-            labelled(Worker, Text, traced_tally(emberl_control:finish(Capture), Text, Outcome, Measures, Options));
+            labelled(Worker, Text,
+                     traced_tally(emberl_control:finish(Capture), Text, Outcome, Measures,
+                                  Options));
         {error, Reason} ->
             exit(Pid, kill),
             erlang:error(Reason)
@@ -223,8 +232,8 @@ modules(Patterns) ->
 %% What there is when the time is over, and its tally.
 recorded(Milliseconds, Measures, #{rootset := Rootset} = Options, Window) ->
     emberl_calibrate:ensure(),
-    Request = #{processes => recorded_processes(Rootset), duration => Milliseconds, target => ?RECORD,
-                options => window_options(Options, Window)},
+    Request = #{processes => recorded_processes(Rootset), duration => Milliseconds,
+                target => ?RECORD, options => window_options(Options, Window)},
     Ref = accepted(emberl_control:start_window(Request)),
     Outcome = emberl_control:await(Ref, infinity),
     {Outcome, traced_tally(Outcome, ?RECORD, none, Measures, Options#{stacks := true})}.
@@ -233,21 +242,27 @@ recorded(Milliseconds, Measures, #{rootset := Rootset} = Options, Window) ->
 recorded_processes(existing) -> processes() -- [self()];
 recorded_processes(Rootset) -> emberl_process:chosen(Rootset).
 
-window_options(#{pattern := [{'_', '_', '_'}], set_on_spawn := Spawned}, #{spawned := Children} = Window) ->
+window_options(#{pattern := [{'_', '_', '_'}], set_on_spawn := Spawned},
+               #{spawned := Children} = Window) ->
     Window#{spawned := Spawned andalso Children};
 window_options(#{pattern := Patterns} = Options, Window) ->
     window_options(Options#{pattern := [{'_', '_', '_'}]}, Window#{modules := modules(Patterns)}).
 
 profile_of({_Why, [{Profile, _} | _], _Request}) -> Profile;
-profile_of({_Why, [], _Request}) -> {error, emberl_options:refusal(not_traced, ?RECORD, "nothing was recorded")};
+profile_of({_Why, [], _Request}) ->
+    {error, emberl_options:refusal(not_traced, ?RECORD, "nothing was recorded")};
 profile_of({error, Reason}) -> {error, Reason}.
 
-traced_tally({_Why, [{Profile, _} | _], Request}, Text, Outcome, Measures, #{stacks := Stacks}) when not is_tuple(Profile) ->
+traced_tally({_Why, [{Profile, _} | _], Request}, Text, Outcome, Measures, #{stacks := Stacks})
+  when not is_tuple(Profile) ->
     Info = emberl_profile:info(Profile),
     Processes = emberl_profile:processes(Profile),
-    emberl_tally:new(#{info => #{engine => tracer, measures => Measures, target => Text, outcome => Outcome,
-                                 otp_release => maps:get(otp_release, Info), start_us => maps:get(start_us, Info),
-                                 duration_ns => maps:get(duration_ns, Info), notes => notes(Info, Outcome) ++ count_notes(Request)},
+    emberl_tally:new(#{info => #{engine => tracer, measures => Measures, target => Text,
+                                 outcome => Outcome,
+                                 otp_release => maps:get(otp_release, Info),
+                                 start_us => maps:get(start_us, Info),
+                                 duration_ns => maps:get(duration_ns, Info),
+                                 notes => notes(Info, Outcome) ++ count_notes(Request)},
                        rows => rows(emberl_profile:stacks(Profile), Measures),
                        processes => maps:from_list([{Pid, maps:with([name, label], Process)}
                                                     || #{pid := Pid} = Process <- Processes]),
@@ -260,7 +275,8 @@ why_nothing({error, {_Tag, _Term, Text}}) -> <<"nothing was recorded: ", Text/bi
 why_nothing(_Outcome) -> <<"nothing was recorded">>.
 
 empty_tally(Engine, Measures, Target, Outcome, Note) ->
-    emberl_tally:new(#{info => #{engine => Engine, measures => Measures, target => Target, outcome => Outcome,
+    emberl_tally:new(#{info => #{engine => Engine, measures => Measures, target => Target,
+                                 outcome => Outcome,
                                  otp_release => list_to_binary(erlang:system_info(otp_release)),
                                  start_us => erlang:system_time(microsecond), duration_ns => 0,
                                  notes => [Note]},
@@ -273,7 +289,8 @@ rows(Stacks, Measures) ->
 
 add_stack(#{stack := []}, Sums) ->
     Sums;
-add_stack(#{process := Pid, stack := Stack, calls := Calls, own_ns := Own, gc_ns := Gc, words := Words}, Sums) ->
+add_stack(#{process := Pid, stack := Stack, calls := Calls, own_ns := Own, gc_ns := Gc,
+            words := Words}, Sums) ->
     Key = {Pid, lists:last(Stack)},
     {Calls0, Time0, Words0} = maps:get(Key, Sums, {0, 0, 0}),
     Sums#{Key => {Calls0 + Calls, Time0 + Own + Gc, Words0 + Words}}.
@@ -289,8 +306,10 @@ notes(#{lost := Lost, fallbacks := Fallbacks, depth_cut := Cut} = Info, Outcome)
                  || maps:get(cut_by, Info, none) =/= none, Outcome =/= timeout]
             ++ [[integer_to_list(Lost), " events were lost"] || Lost > 0]
             ++ [[integer_to_list(Cut), " calls were too deep, see [deeper]"] || Cut > 0]
-            ++ [[atom_to_list(Fallback), " is an estimate"] || Fallback <- Fallbacks, is_in_tables(Fallback)]
-            ++ ["times are doubtful, see emberl_profile:info/1" || maps:get(doubtful, Info, false)]].
+            ++ [[atom_to_list(Fallback), " is an estimate"]
+                || Fallback <- Fallbacks, is_in_tables(Fallback)]
+            ++ ["times are doubtful, see emberl_profile:info/1"
+                || maps:get(doubtful, Info, false)]].
 
 %% Of a window.
 count_notes(#{counts := #{refused := Refused, late := Late}}) ->

@@ -130,8 +130,9 @@ per_loop(Time) -> Time / ?LOOPS.
 own(Function, Arity, Profile) -> time(own_ns, Function, Arity, Profile).
 
 time(Key, Function, Arity, Profile) ->
-    lists:sum([maps:get(Key, Row) || #{mfa := {?MODULE, F, A}} = Row <- emberl_profile:functions(Profile),
-                                     F =:= Function, A =:= Arity]).
+    lists:sum([maps:get(Key, Row)
+               || #{mfa := {?MODULE, F, A}} = Row <- emberl_profile:functions(Profile),
+                  F =:= Function, A =:= Arity]).
 
 %% Where nothing else disturbed: a busy machine only adds.
 quarter(Key, Rounds) -> quantile(1 + ?ROUNDS div 4, Key, Rounds).

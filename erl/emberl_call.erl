@@ -36,13 +36,15 @@ result(Call) ->
     end.
 
 without_us(Stack) ->
-    [Frame || Frame <- Stack, not lists:member(element(1, Frame), [emberl, emberl_worker, ?MODULE])].
+    [Frame || Frame <- Stack,
+              not lists:member(element(1, Frame), [emberl, emberl_worker, ?MODULE])].
 
 -spec text(call()) -> binary().
 text({Module, Function, Arguments}) ->
     emberl_table:mfa({Module, Function, length(Arguments)});
 text({Fun, _Arguments}) ->
-    [{module, M}, {name, F}, {arity, A}] = [erlang:fun_info(Fun, Key) || Key <- [module, name, arity]],
+    [{module, M}, {name, F}, {arity, A}] = [erlang:fun_info(Fun, Key)
+                                            || Key <- [module, name, arity]],
     emberl_table:mfa({M, F, A}).
 
 -spec target() -> mfa().

@@ -38,7 +38,8 @@ dispatch(["help"]) -> output(overview());
 dispatch(["help", Flag | _]) when Flag =:= "--help"; Flag =:= "-h" -> output(overview());
 dispatch(["help", Name | _]) -> help(Name);
 dispatch([Flag | _]) when Flag =:= "--help"; Flag =:= "-h" -> output(overview());
-dispatch([Flag | _]) when Flag =:= "--version"; Flag =:= "-V"; Flag =:= "version" -> output(version());
+dispatch([Flag | _]) when Flag =:= "--version"; Flag =:= "-V"; Flag =:= "version" ->
+    output(version());
 dispatch([Name | Arguments]) -> verb(find_verb(Name), Arguments).
 
 see("help") -> "help";
@@ -110,7 +111,8 @@ run_options() ->
     [{expression, $e, "eval", {"EXPRESSION", many, text},
       "an Erlang expression; several are one after\nthe other"},
      {output, $o, "output", {"FILE", many, text},
-      "where to; may be repeated; default: a file .html of\nthe time and what was run, here. Never -: standard\noutput is for what the program prints"},
+      "where to; may be repeated; default: a file .html of\nthe time and what was run, here. "
+      "Never -: standard\noutput is for what the program prints"},
      format(), metric(),
      {modules, $m, "modules", {"M1,M2", modules},
       "show these modules alone; others' time and\nwords are their callers'"},
@@ -224,7 +226,8 @@ run_result({signal, sigterm}) ->
     message("it was ended from outside: the profile is of what was done until then"),
     ?FAILED;
 run_result({killed, Reason}) ->
-    message(["the process of what was run was ended from outside: ", io_lib:format("~tp", [Reason])]),
+    message(["the process of what was run was ended from outside: ",
+             io_lib:format("~tp", [Reason])]),
     ?FAILED;
 run_result({Class, Reason, Stack}) ->
     message(["what was run ended with ",
@@ -290,7 +293,8 @@ query(#{options := #{from := From} = Options, operands := [Directory], rest := n
         queried(emberl:query(Directory, From, maps:get(to, Options, "now"), filter(Options))) end),
     case Output of
         [] -> print_result(fun(Device) ->
-                  emberl_report:summary(Profile, top_defaults(maps:without([process, modules], Options)),
+                  emberl_report:summary(Profile,
+                                        top_defaults(maps:without([process, modules], Options)),
                                         Device) end);
         [To] -> put_out(progress("writing", fun() -> write(Profile, To, Options) end))
     end;

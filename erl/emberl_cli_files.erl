@@ -6,7 +6,8 @@
 
 -include_lib("kernel/include/file.hrl").
 
--export([load/1, formats/0, formats_of_comparisons/0, endings/1, output/2, check_new/2, check_directory/1, write/3, put/1]).
+-export([load/1, formats/0, formats_of_comparisons/0, endings/1, output/2, check_new/2,
+         check_directory/1, write/3, put/1]).
 -export_type([output/0]).
 
 -type output() :: {emberl_profile:format(), file:filename() | standard_io | none}.

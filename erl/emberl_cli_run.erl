@@ -24,7 +24,8 @@ started({ok, Options}, Call) ->
     Text = emberl_call:text(Call),
     emberl_calibrate:ensure(),
     Worker = emberl_worker:start(Call),
-    case emberl_control:start_capture(emberl_call:request(emberl_worker:pid(Worker), Text, Options)) of
+    case emberl_control:start_capture(emberl_call:request(emberl_worker:pid(Worker), Text,
+                                                          Options)) of
         {ok, Capture} ->
             Outcome = outcome(Worker),
             finished(emberl_control:finish(Capture), Outcome);

@@ -14,7 +14,8 @@
 -module(emberl_control).
 -behaviour(gen_server).
 
--export([start_link/0, start_capture/1, start_window/1, finish/1, await/2, stop/1, stop_all/0, let_go/0, count/2, has_ended/1, add_server/0]).
+-export([start_link/0, start_capture/1, start_window/1, finish/1, await/2, stop/1, stop_all/0,
+         let_go/0, count/2, has_ended/1, add_server/0]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2, terminate/2]).
 -export_type([request/0, window/0, outcome/0]).
 
@@ -140,7 +141,8 @@ add_gone(#{gone := Died} = Counts, #{gone := Before}) ->
     Counts#{gone := Died + Before}.
 
 own_processes() ->
-    [Pid || Name <- [?MODULE, emberl_janitor, emberl_sup, emberl_counters], Pid <- [whereis(Name)], is_pid(Pid)].
+    [Pid || Name <- [?MODULE, emberl_janitor, emberl_sup, emberl_counters],
+            Pid <- [whereis(Name)], is_pid(Pid)].
 
 %% The captured call is over: what there is now is all.
 -spec finish(reference()) -> outcome() | {error, already_awaited | emberl_options:refusal()}.
@@ -214,7 +216,8 @@ ask(Request, Tries) ->
     end.
 
 unavailable() ->
-    {error, emberl_options:refusal(unavailable, emberl, "emberl was stopped or restarted meanwhile, "
+    {error, emberl_options:refusal(unavailable, emberl,
+                                   "emberl was stopped or restarted meanwhile, "
                                    "which has ended all captures")}.
 
 not_started() ->
@@ -265,15 +268,17 @@ is_open(_) -> false.
 
 end_all(#state{captures = Captures, servers = Servers, holders = Holders} = State) ->
     stop_servers(Servers),
-    Ended = lists:foldl(fun(Ref, S) -> end_capture(Ref, stopped, S) end, State#state{servers = #{}}, maps:keys(Captures)),
+    Ended = lists:foldl(fun(Ref, S) -> end_capture(Ref, stopped, S) end, State#state{servers = #{}},
+                        maps:keys(Captures)),
     lists:foldl(fun let_go/2, Ended, maps:keys(Holders)).
 
 %% One that does not stop in time is killed, which takes its counters along.
 stop_servers(Servers) ->
     [gen_server:cast(Pid, stop) || Pid <- maps:values(Servers)],
     End = erlang:monotonic_time(millisecond) + ?STOP_MS,
-    maps:foreach(fun(Monitor, Pid) -> stop_server(Monitor, Pid, max(0, End - erlang:monotonic_time(millisecond))) end,
-                 Servers).
+    maps:foreach(fun(Monitor, Pid) ->
+                         stop_server(Monitor, Pid, max(0, End - erlang:monotonic_time(millisecond)))
+                 end, Servers).
 
 stop_server(Monitor, Pid, Within) ->
     receive
@@ -368,7 +373,8 @@ open_window_in_library(Owner, #{options := Options, target := Text} = Request, L
             Open = atomics:new(1, []),
             atomics:put(Open, 1, 1),
             Capture = new_capture(Owner, Slot, window, Request, Timeout, Timer),
-            {ok, Capture#capture.ref, Open, store(Capture#capture{open = Open, names = Names}, State)};
+            {ok, Capture#capture.ref, Open,
+             store(Capture#capture{open = Open, names = Names}, State)};
         {error, Reason} ->
             not_opened(Reason, Text)
     end.
@@ -400,7 +406,8 @@ set_window_modules(_Request, Options, State) ->
 set_target_modules(#{breakpoints := there}, _Options, _State) -> ok;
 set_target_modules(Request, Options, State) -> set_window_modules(Request, Options, State).
 
-window_timer(#{duration := Duration, options := #{timeout := Timeout}}) when Duration =< Timeout -> {Duration, window};
+window_timer(#{duration := Duration, options := #{timeout := Timeout}}) when Duration =< Timeout ->
+    {Duration, window};
 window_timer(#{options := #{timeout := Timeout}}) -> {Timeout, capture}.
 
 open_trace(#state{trace = undefined} = State) ->
@@ -555,11 +562,13 @@ paused(Ref, Timer, #state{captures = Captures} = State) ->
             State
     end.
 
-disarmed(disarmed, Capture, State) -> clear_unused_modules(store(Capture#capture{armed = waiting}, State));
+disarmed(disarmed, Capture, State) ->
+    clear_unused_modules(store(Capture#capture{armed = waiting}, State));
 disarmed(Seen, Capture, State) -> store(paused_later(Seen, Capture), State).
 
 clear_unused_modules(#state{trace = Trace, captures = Captures} = State) ->
-    case [C || #capture{ended = undefined, armed = Armed} = C <- maps:values(Captures), Armed =/= waiting] of
+    case [C || #capture{ended = undefined, armed = Armed} = C <- maps:values(Captures),
+               Armed =/= waiting] of
         [] -> emberl_trace:clear_modules(Trace);
         _ -> ok
     end,
@@ -591,10 +600,11 @@ with_run(0, Profile, Capture) ->
     with_profile(0, annotated(Profile, Capture));
 with_run(Run, Profile, Capture0) ->
     {Annotated, #capture{finished = Finished} = Capture} = annotated(Profile, Capture0),
-    with_profile(Run, {Annotated, Capture#capture{finished = Finished + case is_finished(Annotated) of
-                                                                            true -> 1;
-                                                                            false -> 0
-                                                                        end}}).
+    with_profile(Run,
+                 {Annotated, Capture#capture{finished = Finished + case is_finished(Annotated) of
+                                                                       true -> 1;
+                                                                       false -> 0
+                                                                   end}}).
 
 with_profile(Run, {Profile, #capture{runs = Runs} = Capture}) ->
     Capture#capture{runs = [{Run, Profile} | Runs]}.
@@ -610,7 +620,8 @@ add_value(Run, Value, State) ->
 
 %% Of calls that turned out not to be slow, or will: the older half of those that no
 %% result has asked for yet.
-prune(#capture{request = #{options := #{keep := {slower_than, _}}}, runs = Runs, values = Values} = Capture)
+prune(#capture{request = #{options := #{keep := {slower_than, _}}}, runs = Runs,
+               values = Values} = Capture)
   when map_size(Values) > 2 * length(Runs) + ?MOST_VALUES ->
     Kept = maps:with([Run || {Run, _} <- Runs], Values),
     Pending = lists:sort(maps:keys(maps:without(maps:keys(Kept), Values))),
@@ -681,7 +692,8 @@ end_slot(Slot, Why, State) ->
     end.
 
 owner_died(Monitor, #state{captures = Captures} = State) ->
-    Orphans = [Ref || #capture{ref = Ref, owner = Owner} <- maps:values(Captures), Owner =:= Monitor],
+    Orphans = [Ref || #capture{ref = Ref, owner = Owner} <- maps:values(Captures),
+                      Owner =:= Monitor],
     lists:foldl(fun(Ref, S) -> forget(Ref, end_capture(Ref, stopped, S)) end, State, Orphans).
 
 forget(Ref, #state{captures = Captures} = State) ->
@@ -693,7 +705,8 @@ end_capture(Ref, Why, #state{captures = Captures} = State) ->
         #capture{} -> State
     end.
 
-end_open(#capture{ref = Ref, slot = Slot, timer = Timer, request = #{options := Options}} = Open, Why, State0) ->
+end_open(#capture{ref = Ref, slot = Slot, timer = Timer, request = #{options := Options}} = Open,
+         Why, State0) ->
     cancel_timer(Timer),
     Untraced = Open#capture.armed =/= waiting
         andalso emberl_trace:is_disturbed(State0#state.trace, maps:get(modules, Options)),
@@ -715,7 +728,8 @@ stop_source(#capture{request = #{mfa := MFA}}, State) ->
 %% Marks profiles that are not of all that was asked for.
 cut(Why, Untraced, #capture{runs = Runs} = Capture) ->
     [emberl_nif:profile_cut(Profile, cut_by(Why, Untraced, emberl_nif:profile_info(Profile)))
-     || {_Run, Profile} <- Runs, is_profile(Profile), Untraced orelse is_cut(Why, Profile, Capture)].
+     || {_Run, Profile} <- Runs, is_profile(Profile),
+        Untraced orelse is_cut(Why, Profile, Capture)].
 
 is_cut(Why, _Profile, #capture{target = window}) -> Why =/= done;
 is_cut(_Why, Profile, _Capture) -> not is_finished(Profile).
@@ -843,10 +857,12 @@ answer(#capture{ref = Ref, owner = Owner, waiting = {From, Timer}, ended = Why} 
 
 %% Finished calls in the order of their end, then the unfinished. Where calls are
 %% merged: profiles with the values of all their calls.
-calls(#capture{request = #{hidden := false, options := #{merge := true}}, runs = Runs, values = Values}) ->
+calls(#capture{request = #{hidden := false, options := #{merge := true}}, runs = Runs,
+               values = Values}) ->
     Merged = [maps:get(Run, Values, unknown) || {Run, {merged, _}} <- lists:reverse(Runs)],
     [{Profile, Merged} || {0, Profile} <- Runs]
-        ++ [{profile(Profile), [unfinished]} || {Run, Profile} <- Runs, Run =/= 0, not is_tuple(Profile)];
+        ++ [{profile(Profile), [unfinished]}
+            || {Run, Profile} <- Runs, Run =/= 0, not is_tuple(Profile)];
 calls(#capture{runs = Runs, values = Values}) ->
     Calls = [{Profile, maps:get(Run, Values, unknown)} || {Run, Profile} <- lists:reverse(Runs)],
     {Finished, Unfinished} = lists:partition(fun({P, _}) -> is_finished(P) end, Calls),

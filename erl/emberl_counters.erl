@@ -12,14 +12,15 @@
 %% Counters belong to the process that opens them and end with it.
 -module(emberl_counters).
 
--export([supported/0, open/1, close/1, set/2, clear/2, ignore_loaded/1, pause/2, restart/1, trace/4, read/2,
-         watch_loading/1, functions/1, shares_words/2]).
+-export([supported/0, open/1, close/1, set/2, clear/2, ignore_loaded/1, pause/2, restart/1, trace/4,
+         read/2, watch_loading/1, functions/1, shares_words/2]).
 -export_type([counters/0, measure/0, pattern/0, reading/0]).
 
 -type measure() :: call_count | call_time | call_memory.
 -type pattern() :: {module() | '_', atom(), arity() | '_'}.
--type reading() :: {mfa(), [{pid() | all, Calls :: pos_integer(), Us :: non_neg_integer() | undefined,
-                             Words :: non_neg_integer() | undefined}]}.
+-type reading() ::
+        {mfa(), [{pid() | all, Calls :: pos_integer(), Us :: non_neg_integer() | undefined,
+                  Words :: non_neg_integer() | undefined}]}.
 -opaque counters() :: #{session := term(), measures := [measure()], flags := [measure()]}.
 
 -define(LOCK, emberl_counters).
@@ -106,7 +107,8 @@ hold(Owner, Flags) ->
 
 %% Others may count calls while we trace, but not while we count them.
 other_counter() ->
-    case [MFA || {Module, _} <- code:all_loaded(), {F, A} <- functions(Module), MFA <- [{Module, F, A}],
+    case [MFA || {Module, _} <- code:all_loaded(), {F, A} <- functions(Module),
+                 MFA <- [{Module, F, A}],
                  {call_count, Count} <- [erlang:trace_info(MFA, call_count)], is_integer(Count)] of
         [MFA | _] -> {function, MFA};
         [] -> none
@@ -168,7 +170,8 @@ restart(#{measures := [call_count]} = Counters) ->
     ok.
 
 %% erlang:trace_pattern/3 would call others, which would be counted.
-pattern(#{session := {legacy, _}}, MFA, Spec, Flags) -> erts_internal:trace_pattern(MFA, Spec, Flags);
+pattern(#{session := {legacy, _}}, MFA, Spec, Flags) ->
+    erts_internal:trace_pattern(MFA, Spec, Flags);
 pattern(#{session := Session}, MFA, Spec, Flags) -> trace:function(Session, MFA, Spec, Flags).
 
 %% ---- processes ----
@@ -227,8 +230,9 @@ calls(Counters, MFA) ->
 rows(#{measures := [call_count]}, _MFA, Calls) ->
     [{all, Calls, undefined, undefined}];
 rows(#{measures := Measures} = Counters, MFA, _Calls) ->
-    Times = [{Pid, Calls, S * 1000000 + Us} || lists:member(call_time, Measures),
-                                               {Pid, Calls, S, Us} <- values(Counters, MFA, call_time)],
+    Times = [{Pid, Calls, S * 1000000 + Us}
+             || lists:member(call_time, Measures),
+                {Pid, Calls, S, Us} <- values(Counters, MFA, call_time)],
     Words = [Row || lists:member(call_memory, Measures), Row <- values(Counters, MFA, call_memory)],
     joined(lists:sort(Times), lists:sort(Words), lists:member(call_time, Measures),
            lists:member(call_memory, Measures)).
@@ -238,8 +242,10 @@ joined(_, Words, false, true) -> [{Pid, Calls, undefined, W} || {Pid, Calls, W} 
 joined(Times, Words, true, true) -> joined(Times, Words).
 
 %% The two are not read at the same moment: a process may be in one of them only.
-joined([{Pid, N, Us} | Times], [{Pid, M, W} | Words]) -> [{Pid, max(N, M), Us, W} | joined(Times, Words)];
-joined([{P, N, Us} | Times], [{Q, _, _} | _] = Words) when P < Q -> [{P, N, Us, 0} | joined(Times, Words)];
+joined([{Pid, N, Us} | Times], [{Pid, M, W} | Words]) ->
+    [{Pid, max(N, M), Us, W} | joined(Times, Words)];
+joined([{P, N, Us} | Times], [{Q, _, _} | _] = Words) when P < Q ->
+    [{P, N, Us, 0} | joined(Times, Words)];
 joined(Times, [{Pid, N, W} | Words]) -> [{Pid, N, 0, W} | joined(Times, Words)];
 joined(Times, []) -> [{Pid, N, Us, 0} || {Pid, N, Us} <- Times].
 

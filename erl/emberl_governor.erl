@@ -134,9 +134,11 @@ spent_since(Time, #{minute := Minute}) ->
 %% Costs as shares of all schedulers' time: over the last minute, the last hour (by whole
 %% minutes) and the whole life, or as much as there was of each.
 -spec status(governor(), integer()) -> #{atom() => number()}.
-status(#{limits := #{budget := Budget}, started := Started, life := Life, windows := Windows} = Governor, Now) ->
+status(#{limits := #{budget := Budget}, started := Started, life := Life,
+         windows := Windows} = Governor, Now) ->
     #{budget => Budget, windows => Windows,
-      cost_minute => share(spent_since(Now - ?MINUTE, Governor), min(?MINUTE, Now - Started), Governor),
+      cost_minute => share(spent_since(Now - ?MINUTE, Governor),
+                           min(?MINUTE, Now - Started), Governor),
       cost_hour => hour_share(Now, Governor),
       cost_life => share(Life, Now - Started, Governor)}.
 

@@ -47,7 +47,8 @@ finds_callers() ->
 callers_agree(0, Term, Number) ->
     Found = emberl_nif:walk(),
     {current_stacktrace, Stack} = erlang:process_info(self(), current_stacktrace),
-    Right = is_list(Found) andalso once_each(Found) =:= once_each([{M, F, A} || {M, F, A, _} <- Stack]),
+    Right = is_list(Found)
+        andalso once_each(Found) =:= once_each([{M, F, A} || {M, F, A, _} <- Stack]),
     Right andalso is_tuple(Term) andalso is_float(Number);
 callers_agree(Depth, Term, Number) ->
     Agree = try callers_agree(Depth - 1, {Term, self()}, Number + Depth)

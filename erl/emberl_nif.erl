@@ -5,17 +5,23 @@
 -module(emberl_nif).
 
 -export([enabled/3, trace/5]).
--export([start/5, stop/0, open/2, open_window/2, arm/1, disarm/2, close/1, watch/1, take_change/0, set_costs/9, stats/0, check_layout/4,
-         probe/1, note_binaries/0, walk/0, use_walks/1, forget_layout/2, owe_profile/1]).
--export([profile_info/1, profile_beside/1, profile_processes/1, profile_functions/2, profile_total/2, profile_stacks/1,
-         profile_merge/1, profile_filter/3, profile_add_window/5, profile_settle/1, profile_bytes/1, profile_diff/3, profile_annotate/4, profile_cut/2, profile_leave_out/2, profile_encode/1, profile_decode/1, profile_format/5,
-         views/0, mfa_text/3, atom_text/1]).
+-export([start/5, stop/0, open/2, open_window/2, arm/1, disarm/2, close/1, watch/1, take_change/0,
+         set_costs/9, stats/0, check_layout/4, probe/1, note_binaries/0, walk/0, use_walks/1,
+         forget_layout/2, owe_profile/1]).
+-export([profile_info/1, profile_beside/1, profile_processes/1, profile_functions/2,
+         profile_total/2, profile_stacks/1, profile_merge/1, profile_filter/3, profile_add_window/5,
+         profile_settle/1, profile_bytes/1, profile_diff/3, profile_annotate/4, profile_cut/2,
+         profile_leave_out/2, profile_encode/1, profile_decode/1, profile_format/5, views/0,
+         mfa_text/3, atom_text/1]).
 -export_type([profile/0, slot/0, capture/0, intake/0, seen/0]).
 
--nifs([enabled/3, trace/5, start/5, stop/0, open/2, open_window/2, arm/1, disarm/2, close/1, watch/1, take_change/0, set_costs/9, stats/0, check_layout/4,
-       probe/1, note_binaries/0, walk/0, use_walks/1, forget_layout/2, owe_profile/1, profile_info/1, profile_beside/1, profile_processes/1, profile_functions/2, profile_total/2, profile_stacks/1,
-       profile_merge/1, profile_filter/3, profile_add_window/5, profile_settle/1, profile_bytes/1, profile_diff/3, profile_annotate/4, profile_cut/2, profile_leave_out/2, profile_encode/1, profile_decode/1, profile_format/5,
-       views/0, mfa_text/3, atom_text/1]).
+-nifs([enabled/3, trace/5, start/5, stop/0, open/2, open_window/2, arm/1, disarm/2, close/1,
+       watch/1, take_change/0, set_costs/9, stats/0, check_layout/4, probe/1, note_binaries/0,
+       walk/0, use_walks/1, forget_layout/2, owe_profile/1, profile_info/1, profile_beside/1,
+       profile_processes/1, profile_functions/2, profile_total/2, profile_stacks/1, profile_merge/1,
+       profile_filter/3, profile_add_window/5, profile_settle/1, profile_bytes/1, profile_diff/3,
+       profile_annotate/4, profile_cut/2, profile_leave_out/2, profile_encode/1, profile_decode/1,
+       profile_format/5, views/0, mfa_text/3, atom_text/1]).
 -on_load(load/0).
 
 -opaque profile() :: reference().
@@ -56,7 +62,8 @@ trace(_Tag, _State, _Tracee, _Term, _Opts) -> erlang:nif_error(not_loaded).
 
 -spec start(pid(), non_neg_integer(), non_neg_integer(), boolean(), OwnModules :: [module()]) ->
           {ok, pos_integer()} | {error, already_started | owner_is_dead | out_of_memory}.
-start(_Owner, _ReturnToWords, _BeginWords, _BeginBeforeCall, _OwnModules) -> erlang:nif_error(not_loaded).
+start(_Owner, _ReturnToWords, _BeginWords, _BeginBeforeCall, _OwnModules) ->
+    erlang:nif_error(not_loaded).
 
 -spec stop() -> ok.
 stop() -> erlang:nif_error(not_loaded).
@@ -87,8 +94,10 @@ watch(_Pid) -> erlang:nif_error(not_loaded).
 -spec take_change() -> boolean().
 take_change() -> erlang:nif_error(not_loaded).
 
--spec set_costs(float(), float(), float(), float(), float(), float(), float(), float(), float()) -> ok.
-set_costs(_Call, _Return, _Switch, _Gc, _Beside, _GcInside, _Least, _Word, _Spread) -> erlang:nif_error(not_loaded).
+-spec set_costs(float(), float(), float(), float(), float(), float(), float(), float(), float()) ->
+          ok.
+set_costs(_Call, _Return, _Switch, _Gc, _Beside, _GcInside, _Least, _Word, _Spread) ->
+    erlang:nif_error(not_loaded).
 
 -spec stats() -> #{running := boolean(), rings := non_neg_integer(),
                    events := non_neg_integer(), lost := non_neg_integer(),
@@ -150,7 +159,8 @@ profile_filter(_Profile, _Processes, _Modules) -> erlang:nif_error(not_loaded).
                          {non_neg_integer(), non_neg_integer(), non_neg_integer(), pos_integer(),
                           pos_integer(), non_neg_integer(), non_neg_integer()},
                          MostProcesses :: non_neg_integer()) -> profile().
-profile_add_window(_Sum, _Window, _Weights, _Sampled, _MostProcesses) -> erlang:nif_error(not_loaded).
+profile_add_window(_Sum, _Window, _Weights, _Sampled, _MostProcesses) ->
+    erlang:nif_error(not_loaded).
 
 -spec profile_settle(profile()) -> profile().
 profile_settle(_Profile) -> erlang:nif_error(not_loaded).
@@ -180,8 +190,8 @@ profile_encode(_Profile) -> erlang:nif_error(not_loaded).
 -spec profile_decode(binary()) -> {ok, profile()} | {error, {bad_profile, binary()} | enomem}.
 profile_decode(_Binary) -> erlang:nif_error(not_loaded).
 
--spec profile_format(profile(), atom(), own_time | words | calls | binaries, Width :: 'after' | before,
-                     Symbols :: binary() | undefined) -> binary().
+-spec profile_format(profile(), atom(), own_time | words | calls | binaries,
+                     Width :: 'after' | before, Symbols :: binary() | undefined) -> binary().
 profile_format(_Profile, _View, _Metric, _Width, _Symbols) -> erlang:nif_error(not_loaded).
 
 -spec views() -> [{atom(), binary()}].

@@ -4,8 +4,8 @@
 %% a term for programs and a text for people.
 -module(emberl_options).
 
--export([parse/2, parse/3, to_map/1, keys/1, refuse/3, target/1, applied/1, caller/0, calls/1, capture/1, wait/1, top/1, diff/1,
-         filter/1, query/1, format/2, is_name/1, refusal/3]).
+-export([parse/2, parse/3, to_map/1, keys/1, refuse/3, target/1, applied/1, caller/0, calls/1,
+         capture/1, wait/1, top/1, diff/1, filter/1, query/1, format/2, is_name/1, refusal/3]).
 -export_type([options/0, refusal/0]).
 
 -type options() :: #{return := value | filename | flamegraph | profile | data | all,
@@ -122,7 +122,8 @@ diff(Given) ->
     some(Given, #{normalise => calls}).
 
 %% What emberl_profile:filter/2 takes.
--spec filter(map() | [term()]) -> {ok, #{process := term(), modules := all | [module()]}} | {error, refusal()}.
+-spec filter(map() | [term()]) ->
+          {ok, #{process := term(), modules := all | [module()]}} | {error, refusal()}.
 filter(Given) ->
     some(Given, #{process => all, modules => all}).
 
@@ -269,8 +270,9 @@ found(Modules) -> [found_module(Module) || Module <- Modules].
 found_module(Module) ->
     case erlang:module_loaded(Module) orelse code:which(Module) =/= non_existing of
         true -> Module;
-        false -> refuse(bad_option, modules, ["module ", atom_to_binary(Module), " is neither loaded "
-                                              "nor on the code path"])
+        false ->
+            refuse(bad_option, modules, ["module ", atom_to_binary(Module),
+                                         " is neither loaded nor on the code path"])
     end.
 
 %% ---- what to profile ----
@@ -318,7 +320,8 @@ missing(Module, Function) ->
     end.
 
 %% What apply runs, as emberl_call takes it.
--spec applied(term()) -> {ok, {module(), atom(), [term()]} | {fun(), [term()]}} | {error, refusal()}.
+-spec applied(term()) ->
+          {ok, {module(), atom(), [term()]} | {fun(), [term()]}} | {error, refusal()}.
 applied(Fun) when is_function(Fun, 0) ->
     {ok, {Fun, []}};
 applied({Fun, Arguments}) when is_function(Fun), length(Arguments) >= 0 ->
@@ -348,7 +351,8 @@ caller() ->
             ok;
         true ->
             process_flag(sensitive, true),
-            refused(bad_target, self(), "the calling process is flagged sensitive and cannot be traced")
+            refused(bad_target, self(),
+                    "the calling process is flagged sensitive and cannot be traced")
     end.
 
 -spec calls(term()) -> {ok, pos_integer()} | {error, refusal()}.

@@ -20,7 +20,8 @@ check(#{writes := false}) ->
 check(#{output_directory := Directory} = Options) ->
     case filelib:ensure_path(Directory) of
         ok -> check_file(Options);
-        {error, eexist} -> refuse(output_directory, "there is a file of that name, and no directory");
+        {error, eexist} ->
+            refuse(output_directory, "there is a file of that name, and no directory");
         {error, Reason} -> refuse(output_directory, file:format_error(Reason))
     end.
 
@@ -61,7 +62,9 @@ refuse(Key, Text) ->
 -dialyzer({no_return, results/3}). % the process that makes them exits with them
 -spec results([call()], iodata(), emberl_options:options()) -> [term()].
 results(Calls, Target, Options) ->
-    Work = fun() -> exit({done, [result(Call, N, Target, Options) || {N, Call} <- number(Calls)]}) end,
+    Work = fun() ->
+                   exit({done, [result(Call, N, Target, Options) || {N, Call} <- number(Calls)]})
+           end,
     {Pid, Monitor} = spawn_opt(fun() -> process_flag(sensitive, true), Work() end, [monitor]),
     receive
         {'DOWN', Monitor, process, Pid, {done, Results}} -> Results;
@@ -110,7 +113,8 @@ guarded(Fun) ->
 
 %% ---- files ----
 
-%% To a new file, whose name is returned. A name that is taken meanwhile is not overwritten: the next number is tried.
+%% To a new file, whose name is returned. A name that is taken meanwhile is not overwritten:
+%% the next number is tried.
 -spec write(emberl_profile:profile() | {error, emberl_options:refusal()}, pos_integer(), iodata(),
             emberl_options:options()) ->
           binary() | {error, emberl_options:refusal()}.
@@ -139,7 +143,8 @@ file_name(#{output_directory := Directory, output_file := undefined} = Options, 
     Name = [timestamp(), "-", safe(Target), "-", integer_to_list(N), ".", extension(Options)],
     filename:join(Directory, lists:flatten(Name));
 file_name(#{output_directory := Directory, output_file := Name} = Options, _Target, N) ->
-    filename:join(Directory, lists:flatten(numbered(unicode:characters_to_list(Name), N, extension(Options)))).
+    filename:join(Directory,
+                  lists:flatten(numbered(unicode:characters_to_list(Name), N, extension(Options)))).
 
 %% graph.html, graph-2.html, ...; the extension is added where it is missing
 numbered(Name, N, Extension) ->

@@ -94,7 +94,8 @@ pid(Name) -> whereis(Name).
 families() ->
     maps:fold(fun(_Child, undefined, Families) -> Families;
                  (Child, Parent, Families) ->
-                      maps:update_with(Parent, fun(Children) -> [Child | Children] end, [Child], Families)
+                      maps:update_with(Parent, fun(Children) -> [Child | Children] end,
+                                       [Child], Families)
               end, #{}, ask(processes(), fun parent/1, ?PARENTS_MS)).
 
 descendants(Parents, Families) ->
@@ -119,7 +120,8 @@ parent(Pid) ->
 ask([], _Ask, _Within) ->
     #{};
 ask(Pids, Ask, Within) ->
-    {Asker, Monitor} = spawn_opt(fun() -> exit({asked, gather(Pids, Ask, Within)}) end, [monitor, {priority, high}]),
+    {Asker, Monitor} = spawn_opt(fun() -> exit({asked, gather(Pids, Ask, Within)}) end,
+                                 [monitor, {priority, high}]),
     receive
         {'DOWN', Monitor, process, Asker, {asked, Answers}} -> Answers;
         {'DOWN', Monitor, process, Asker, _Reason} -> #{}
@@ -129,7 +131,8 @@ ask(Pids, Ask, Within) ->
 gather(Pids, Ask, Within) ->
     process_flag(sensitive, true),
     Self = self(),
-    [spawn_opt(fun() -> process_flag(sensitive, true), Self ! {Pid, Ask(Pid)} end, [{priority, high}])
+    [spawn_opt(fun() -> process_flag(sensitive, true), Self ! {Pid, Ask(Pid)} end,
+               [{priority, high}])
      || Pid <- Pids],
     gather_until(erlang:monotonic_time(millisecond) + Within, length(Pids), #{}).
 

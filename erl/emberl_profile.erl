@@ -15,14 +15,15 @@
 -include_lib("kernel/include/file.hrl").
 
 -export([info/1, processes/1, functions/1, functions/2, stacks/1, format/2, format/3, write/3,
-         write/4, merge/1, filter/2, diff/2, diff/3, top/2, save/2, load/1, to_binary/1, from_binary/1]).
+         write/4, merge/1, filter/2, diff/2, diff/3, top/2, save/2, load/1, to_binary/1,
+         from_binary/1]).
 -export_type([profile/0, info/0, process/0, function_name/0, function_metrics/0, stack_metrics/0,
               function_change/0, stack_change/0, format/0, format_options/0, metric/0,
               diff_options/0, filter_options/0]).
 
 -type profile() :: emberl_nif:profile().
--type format() :: html | svg | brendan_gregg | speedscope | callgrind | firefox | perf_script | chrome | pprof |
-                  perf | perf_symbols | ember.
+-type format() :: html | svg | brendan_gregg | speedscope | callgrind | firefox | perf_script
+                | chrome | pprof | perf | perf_symbols | ember.
 -type metric() :: own_time | words | calls | binaries.
 %% What a format with a single value shows; `own_time' is all three times, `binaries'
 %% bytes of binaries outside the heap.
@@ -35,7 +36,7 @@
           lost := non_neg_integer(),       % events lost on the node meanwhile
           complete := boolean(),           % it ended by itself, and nothing was lost
           outcome := returned | raised | exited | unfinished | recorded,
-          cut_by := none | timeout | stopped | memory_limit | untraced | lost, % why it is not of all
+          cut_by := none | timeout | stopped | memory_limit | untraced | lost, % why not of all
           compensated_ns := non_neg_integer(), % tracing cost subtracted from own time
           raw_ns := non_neg_integer(),     % own time before that
           depth_cut := non_neg_integer(),  % calls deeper than 512 frames, see [deeper]
@@ -67,7 +68,8 @@
 %% What was not asked for (see `metrics' of {@link emberl:sample/1}) has no key.
 -type function_metrics() ::
         #{mfa := function_name(), calls => non_neg_integer(), own_ns => non_neg_integer(),
-          off_cpu_ns => non_neg_integer(), waiting_ns => non_neg_integer(), % the latter of the former
+          off_cpu_ns => non_neg_integer(),
+          waiting_ns => non_neg_integer(), % the latter of the former
           gc_ns => non_neg_integer(), words => integer(), binary_bytes := non_neg_integer(),
           uncertainty_ns => non_neg_integer(), % of own_ns, either way
           total_ns => non_neg_integer(), % all three times, of all it called too; where
@@ -75,16 +77,19 @@
 -type stack_metrics() ::
         #{process := pid() | binary(), stack := [function_name()], % root first
           calls => non_neg_integer(), own_ns => non_neg_integer(),
-          off_cpu_ns => non_neg_integer(), waiting_ns => non_neg_integer(), % the latter of the former
+          off_cpu_ns => non_neg_integer(),
+          waiting_ns => non_neg_integer(), % the latter of the former
           gc_ns => non_neg_integer(), words => integer(), binary_bytes := non_neg_integer(),
           uncertainty_ns => non_neg_integer()}.
 
 -type metrics() ::
         #{calls => integer(), own_ns => integer(), off_cpu_ns => integer(), waiting_ns => integer(),
-          gc_ns => integer(), words => integer(), binary_bytes := integer(), uncertainty_ns => non_neg_integer()}.
+          gc_ns => integer(), words => integer(), binary_bytes := integer(),
+          uncertainty_ns => non_neg_integer()}.
 -type sums() ::
         #{calls => integer(), own_ns => integer(), off_cpu_ns => integer(), waiting_ns => integer(),
-          gc_ns => integer(), words => integer(), binary_bytes := integer(), uncertainty_ns => non_neg_integer(), total_ns => integer(),
+          gc_ns => integer(), words => integer(), binary_bytes := integer(),
+          uncertainty_ns => non_neg_integer(), total_ns => integer(),
           total_words => integer()}.
 -type function_change() ::
         #{mfa := function_name(), before := sums(), 'after' := sums(), delta := sums()}.
@@ -132,10 +137,11 @@
 %%   the sampler was not asked for them, nor maybe for `binaries'.</dd>
 %% <dt>`sampled'</dt><dd>Of a sampler's profile, whose numbers are estimates for all the
 %%   time of `span_ns' (where calls are sampled, and `outcome' is not `recorded': of all calls
-%%   together, and what follows is of calls instead of windows and processes): windows and their length in all; what they have cost, of one
-%%   scheduler's time; the number of schedulers; the budget, as a share of all schedulers'
-%%   time; processes recorded and processes there were, added up over the windows. A stack's
-%%   `uncertainty_ns' has one standard error of the estimate in it.</dd>
+%%   together, and what follows is of calls instead of windows and processes): windows and
+%%   their length in all; what they have cost, of one scheduler's time; the number of
+%%   schedulers; the budget, as a share of all schedulers' time; processes recorded and
+%%   processes there were, added up over the windows. A stack's `uncertainty_ns' has one
+%%   standard error of the estimate in it.</dd>
 %% <dt>`timeline'</dt><dd>Whether it has one, and up to when.</dd>
 %% <dt>`before', `normalise', `scale'</dt><dd>Of a comparison: the same of the other
 %%   side, how that was made comparable, and what its numbers were multiplied by.</dd>
@@ -177,9 +183,9 @@ format(Profile, Format) ->
 
 %% @doc The profile in an output format, as {@link write/4} writes it. `perf_symbols' is
 %% the second file of `perf', which `write' makes by itself. Names in `brendan_gregg'
-%% have `:' for `;' and `_' for a blank, since these separate there. Option `metric' (default `own_time'):
-%% what a format with a single value shows, and html shows first. Option `width'
-%% (default `after'): the side of a comparison that frames are as wide as.
+%% have `:' for `;' and `_' for a blank, since these separate there. Option `metric'
+%% (default `own_time'): what a format with a single value shows, and html shows first.
+%% Option `width' (default `after'): the side of a comparison that frames are as wide as.
 %%
 %% A comparison can be had as `html', `svg' and `brendan_gregg' (with two numbers a
 %% line, as difffolded.pl writes them); others fail with `{no_comparison, Format}'.
@@ -190,7 +196,10 @@ format(Profile, Format, Options) ->
 format(Profile, Format, Options, Symbols) ->
     case emberl_options:format(Format, Options) of
         {ok, #{metric := Metric, width := Width}} ->
-            ?OF_PROFILE(Profile, emberl_nif:profile_format(Profile, Format, shown(Metric, Profile, emberl_options:to_map(Options)), Width, Symbols));
+            ?OF_PROFILE(Profile,
+                        emberl_nif:profile_format(
+                          Profile, Format, shown(Metric, Profile, emberl_options:to_map(Options)),
+                          Width, Symbols));
         {error, Refusal} ->
             erlang:error(Refusal)
     end.
@@ -198,10 +207,12 @@ format(Profile, Format, Options, Symbols) ->
 %% Where it was not asked for when the profile was made: another one, unless it is now.
 shown(Metric, Profile, Options) ->
     Metrics = [own_time, words, calls, binaries],
-    case [M || M <- [Metric | Metrics], not lists:member(absence(M), maps:get(fallbacks, info(Profile)))] of
+    case [M || M <- [Metric | Metrics],
+               not lists:member(absence(M), maps:get(fallbacks, info(Profile)))] of
         [Metric | _] -> Metric;
         [Other | _] when not is_map_key(metric, Options) -> Other;
-        _ -> erlang:error({bad_option, metric, <<"it was not asked for when the profile was made">>})
+        _ ->
+            erlang:error({bad_option, metric, <<"it was not asked for when the profile was made">>})
     end.
 
 absence(own_time) -> no_times;
@@ -350,8 +361,9 @@ top(Profile, Given) ->
 
 -spec bad_profile(term()) -> no_return().
 bad_profile(Given) ->
-    erlang:error({bad_profile, Given, <<"a profile is expected; to merge, a list of at least one; to "
-                                        "merge or compare, none that is a comparison">>}).
+    erlang:error({bad_profile, Given,
+                  <<"a profile is expected; to merge, a list of at least one; to "
+                    "merge or compare, none that is a comparison">>}).
 
 %% ---- files ----
 

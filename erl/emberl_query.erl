@@ -10,7 +10,8 @@
           {ok, emberl_profile:profile(), emberl_store:details()} |
           {error, emberl_options:refusal()}.
 run(Directory, From, To, Given) ->
-    maybe_read(Directory, emberl_time:parse(From), emberl_time:parse(To), emberl_options:query(Given)).
+    maybe_read(Directory, emberl_time:parse(From), emberl_time:parse(To),
+               emberl_options:query(Given)).
 
 maybe_read(_Directory, {error, _} = Error, _To, _Options) -> Error;
 maybe_read(_Directory, _From, {error, _} = Error, _Options) -> Error;
@@ -36,4 +37,5 @@ answer({none, #{skipped := Skipped}}, {Directory, From, To}, _Options) ->
                                    ["there is nothing from ", emberl_time:text(From), " to ",
                                     emberl_time:text(To), Damaged])};
 answer({error, Reason}, {Directory, _, _}, _Options) ->
-    {error, emberl_options:refusal(unreadable, Directory, [Directory, ": ", file:format_error(Reason)])}.
+    {error, emberl_options:refusal(unreadable, Directory,
+                                   [Directory, ": ", file:format_error(Reason)])}.

@@ -22,7 +22,8 @@ summary(Profile, Options, Device) ->
 details(Profile, Device) ->
     Processes = emberl_profile:processes(Profile),
     [header(emberl_profile:info(Profile), Processes, Device), $\n,
-     emberl_table:table([{Title, text} || Title <- ["process", "name", "label", "parent", "above", ""]],
+     emberl_table:table([{Title, text}
+                         || Title <- ["process", "name", "label", "parent", "above", ""]],
                         [process_row(Process) || Process <- Processes], Device)].
 
 process_row(#{pid := Pid, name := Name, label := Label, parent := Parent, ancestors := Ancestors,
@@ -117,7 +118,8 @@ metrics(Rows, Shown, Sums, Device) ->
     emberl_table:table([Column || {Column, _, _} <- Columns], Cells ++ [Last], Device).
 
 metric_columns(Sums) ->
-    [Own, OffCpu, Gc, Words] = [maps:get(Key, Sums, 0) || Key <- [own_ns, off_cpu_ns, gc_ns, words]],
+    [Own, OffCpu, Gc, Words] = [maps:get(Key, Sums, 0)
+                                || Key <- [own_ns, off_cpu_ns, gc_ns, words]],
     Get = fun(Key) -> fun(Row) -> maps:get(Key, Row) end end,
     Share = fun(Key, Whole) -> fun(Row) -> {maps:get(Key, Row), Whole} end end,
     [{{"calls", count}, calls, Get(calls)},
@@ -221,17 +223,21 @@ start(Us) ->
     end.
 
 %% Of calls.
-sampled(#{outcome := Outcome, sampled := #{windows := Calls, window_ns := Within, cost_ns := Cost, present := Present}})
+sampled(#{outcome := Outcome,
+          sampled := #{windows := Calls, window_ns := Within, cost_ns := Cost, present := Present}})
   when Outcome =/= recorded ->
     io_lib:format("sampled    estimates from ~ts, ~ts in all, of ~b~n"
                   "cost       ~ts~n",
-                  [counted(Calls, " call", " calls"), emberl_table:time(Within), Present, emberl_table:time(Cost)]);
+                  [counted(Calls, " call", " calls"), emberl_table:time(Within), Present,
+                   emberl_table:time(Cost)]);
 sampled(#{sampled := #{windows := Windows, window_ns := Within, span_ns := Span, cost_ns := Cost,
-                      schedulers := Schedulers, budget := Budget, seen := Seen, present := Present}}) ->
+                       schedulers := Schedulers, budget := Budget, seen := Seen,
+                       present := Present}}) ->
     io_lib:format("sampled    estimates from ~ts, ~ts in all; of the processes ~.1f %~n"
                   "cost       ~.2f % of all schedulers' time, budget ~.2f %~n",
                   [counted(Windows, " window", " windows"), emberl_table:time(Within),
-                   100 * Seen / max(1, Present), 100 * Cost / max(1, Span * Schedulers), 100 * Budget]);
+                   100 * Seen / max(1, Present), 100 * Cost / max(1, Span * Schedulers),
+                   100 * Budget]);
 sampled(_Info) ->
     [].
 

@@ -41,7 +41,8 @@ own({_, CpuBefore, _} = From, {_, CpuAfter, _} = To, Active) ->
 %% not traced, a share of all, have lost while all breakpoints were set.
 -spec variable(measured(), non_neg_integer(), float()) -> float().
 variable(Measured, TracedNs, Untraced) ->
-    #{start := {_, _, Before} = Start, open := Open, closing := Closing, ended := {_, _, After} = Ended,
-      active := Active} = Measured,
-    Set = own(Start, Open, Active) + own(Closing, Ended, Active) + Untraced * own(Open, Closing, Active),
+    #{start := {_, _, Before} = Start, open := Open, closing := Closing,
+      ended := {_, _, After} = Ended, active := Active} = Measured,
+    Set = own(Start, Open, Active) + own(Closing, Ended, Active)
+        + Untraced * own(Open, Closing, Active),
     (TracedNs + (After - Before) + ?BREAKPOINTS * (Active - 1) * Set) / 1.0e6.

@@ -30,6 +30,8 @@ is_memory_short({ok, Text}) ->
 
 kilobytes(Name, Text) ->
     case binary:split(Text, Name) of
-        [_, Rest] -> element(1, string:to_integer(string:trim(binary:part(Rest, 0, min(40, byte_size(Rest))), leading)));
+        [_, Rest] ->
+            Near = string:trim(binary:part(Rest, 0, min(40, byte_size(Rest))), leading),
+            element(1, string:to_integer(Near));
         _ -> unknown
     end.

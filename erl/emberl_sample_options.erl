@@ -99,7 +99,8 @@ checked(Key, Value) ->
 target(Given) ->
     case emberl_options:target(Given) of
         {ok, MFA} -> MFA;
-        {error, {_, _, Text}} -> emberl_options:refuse(bad_option, targets, io_lib:format("~0tp: ~ts", [Given, Text]))
+        {error, {_, _, Text}} ->
+            emberl_options:refuse(bad_option, targets, io_lib:format("~0tp: ~ts", [Given, Text]))
     end.
 
 length_of(List) when length(List) > 0 -> length(List);
@@ -150,7 +151,8 @@ allowed(processes) -> "all or a list of local pids and registered names";
 allowed(most_processes) -> "a number from 1 to 100000";
 allowed(store) -> "none or the name of a directory";
 allowed(slice) -> "a number of milliseconds from 100 to 86400000";
-allowed(retention) -> "a map of max_bytes and max_age in milliseconds, each a number above 0 or infinity";
+allowed(retention) ->
+    "a map of max_bytes and max_age in milliseconds, each a number above 0 or infinity";
 allowed(memory_limit) -> "a number of bytes, at least 65536";
 allowed(max_events) -> "a number from 1000 on";
 allowed(run_queue_limit) -> "a number of processes for each scheduler, or infinity";

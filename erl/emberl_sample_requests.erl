@@ -19,7 +19,7 @@
 
 -type requests() :: #{mfa() => #{counter := non_neg_integer(),  % as it was read last
                                  calls := non_neg_integer(),    % in all
-                                 waiting := non_neg_integer(),  % of these no captured one counts for yet
+                                 waiting := non_neg_integer(),  % no captured one counts for yet
                                  captured := non_neg_integer(),
                                  cut := non_neg_integer()}}.    % of these: not to their end
 -type task() :: #{options := emberl_sample_options:options(),
@@ -31,7 +31,8 @@
 
 -spec new([mfa()]) -> requests().
 new(Targets) ->
-    maps:from_list([{MFA, #{counter => 0, calls => 0, waiting => 0, captured => 0, cut => 0}} || MFA <- Targets]).
+    maps:from_list([{MFA, #{counter => 0, calls => 0, waiting => 0, captured => 0, cut => 0}}
+                    || MFA <- Targets]).
 
 %% How often they were called meanwhile; `Holder' is the sampler.
 -spec count(requests()) -> {ok, requests()} | {error, term()}.
@@ -42,8 +43,9 @@ count(Holder, Requests) ->
     MFAs = lists:sort(maps:keys(Requests)),
     case emberl_control:count(Holder, MFAs) of
         {ok, Counters} ->
-            {ok, lists:foldl(fun({MFA, Counter}, R) -> maps:update_with(MFA, fun(One) -> counted(Counter, One) end, R) end,
-                             Requests, lists:zip(MFAs, Counters))};
+            {ok, lists:foldl(fun({MFA, Counter}, R) ->
+                                     maps:update_with(MFA, fun(One) -> counted(Counter, One) end, R)
+                             end, Requests, lists:zip(MFAs, Counters))};
         {error, Reason} ->
             {error, Reason}
     end.
@@ -61,8 +63,8 @@ is_wanted(Requests, Every) ->
     wanted(Requests, Every) =/= [].
 
 wanted(Requests, Every) ->
-    [{MFA, min(?MOST_AT_ONCE, Waiting div Every)} || {MFA, #{waiting := Waiting}} <- maps:to_list(Requests),
-                                                     Waiting >= Every].
+    [{MFA, min(?MOST_AT_ONCE, Waiting div Every)}
+     || {MFA, #{waiting := Waiting}} <- maps:to_list(Requests), Waiting >= Every].
 
 %% Nothing is counted for now.
 -spec at_rest(requests()) -> requests().
@@ -72,13 +74,15 @@ at_rest(Requests) ->
 -spec status(requests()) -> #{mfa() => #{atom() => number()}}.
 status(Requests) ->
     maps:map(fun(_MFA, #{calls := Calls, captured := Captured} = Request) ->
-                     (maps:with([calls, captured, cut], Request))#{probability => Captured / max(1, Calls)}
+                     Counts = maps:with([calls, captured, cut], Request),
+                     Counts#{probability => Captured / max(1, Calls)}
              end, Requests).
 
 %% ---- some captures ----
 
 -spec run(task()) -> {ok, map()} | {error, term()}.
-run(#{options := #{every := Every} = Options, length := Length, holder := Holder, requests := Requests} = Task) ->
+run(#{options := #{every := Every} = Options, length := Length, holder := Holder,
+      requests := Requests} = Task) ->
     Start = emberl_sample_cost:clocks(),
     Active = emberl_sample_cost:active(),
     Started = start(wanted(Requests, Every), Holder, Options),
@@ -88,7 +92,8 @@ run(#{options := #{every := Every} = Options, length := Length, holder := Holder
     Closing = emberl_sample_cost:clocks(),
     Outcomes = [{MFA, emberl_control:stop(Ref)} || {MFA, {ok, Ref}} <- Started],
     Ended = emberl_sample_cost:clocks(),
-    Measured = #{start => Start, open => Open, closing => Closing, ended => Ended, active => Active},
+    Measured = #{start => Start, open => Open, closing => Closing, ended => Ended,
+                 active => Active},
     case {[Reason || {_, {error, Reason}} <- Started], count(Holder, Requests)} of
         {[], {ok, Counted}} -> {ok, result(Outcomes, Measured, Task#{requests := Counted})};
         {[], {error, Reason}} -> {error, Reason};
@@ -99,14 +104,16 @@ run(#{options := #{every := Every} = Options, length := Length, holder := Holder
 start([], _Holder, _Options) ->
     [];
 start([First | Others], Holder, Options) ->
-    [start(First, Holder, Options, set) | [start(Other, Holder, Options, there) || Other <- Others]].
+    [start(First, Holder, Options, set)
+     | [start(Other, Holder, Options, there) || Other <- Others]].
 
 start({MFA, Calls}, Holder, #{modules := Modules, memory_limit := Limit}, Breakpoints) ->
     {ok, Options} = emberl_options:parse(capture, #{return => profile, timeout => infinity,
                                                     memory_limit => max(1 bsl 20, Limit)}),
     {MFA, emberl_control:start_capture(#{mfa => MFA, calls => Calls, from => any, hidden => false,
                                          holder => Holder, breakpoints => Breakpoints,
-                                         target => emberl_table:mfa(MFA), options => Options#{modules := Modules}})}.
+                                         target => emberl_table:mfa(MFA),
+                                         options => Options#{modules := Modules}})}.
 
 %% Until it has its calls, or there is no more time, or the sampler says so. It stays what
 %% it is: results are asked for at the end.
@@ -129,7 +136,8 @@ is_told_to_close() ->
 
 %% ---- what they count ----
 
-result(Outcomes, Measured, #{sum := Sum, requests := Requests, options := #{budget := Budget, metrics := Metrics}}) ->
+result(Outcomes, Measured,
+       #{sum := Sum, requests := Requests, options := #{budget := Budget, metrics := Metrics}}) ->
     #{open := Open, closing := Closing, ended := {Ended, _, _} = Then} = Measured,
     Captured = [{MFA, profiles(Outcome)} || {MFA, Outcome} <- Outcomes],
     Infos = [emberl_profile:info(Profile) || {_, Profiles} <- Captured, Profile <- Profiles],
@@ -142,7 +150,8 @@ result(Outcomes, Measured, #{sum := Sum, requests := Requests, options := #{budg
       length => emberl_sample_cost:wall(Open, Closing) / 1.0e6, ended => Ended,
       events => sum_of(events, Infos), lost => lists:max([0 | [Lost || #{lost := Lost} <- Infos]]),
       seen => length(Infos),
-      present => lists:sum([maps:get(waiting, maps:get(MFA, Requests)) || {MFA, [_ | _]} <- Captured])}.
+      present => lists:sum([maps:get(waiting, maps:get(MFA, Requests))
+                            || {MFA, [_ | _]} <- Captured])}.
 
 sum_of(Key, Infos) -> lists:sum([maps:get(Key, Info) || Info <- Infos]).
 
@@ -162,18 +171,21 @@ add_all(Captured, Cost, Budget, Sum, Requests) ->
 
 accounted(Profiles, #{captured := Captured, cut := Cut} = Request) ->
     Unfinished = [P || P <- Profiles, maps:get(outcome, emberl_profile:info(P)) =:= unfinished],
-    Request#{waiting := 0, captured := Captured + length(Profiles), cut := Cut + length(Unfinished)}.
+    Request#{waiting := 0, captured := Captured + length(Profiles),
+             cut := Cut + length(Unfinished)}.
 
 %% A captured call has those to the same function in it.
 add_calls(MFA, Profiles, #{waiting := Calls}, Cost, Budget, Sum) ->
     Weight = Calls / lists:sum([max(1, calls_of(MFA, Profile)) || Profile <- Profiles]),
     Shares = shares(Calls, length(Profiles)),
-    {NewSum, _} = lists:foldl(fun({Profile, Share}, {S, C}) -> {add_call(Profile, Weight, Share, C, Budget, S), 0.0} end,
-                              {Sum, Cost}, lists:zip(Profiles, Shares)),
+    {NewSum, _} = lists:foldl(fun({Profile, Share}, {S, C}) ->
+                                      {add_call(Profile, Weight, Share, C, Budget, S), 0.0}
+                              end, {Sum, Cost}, lists:zip(Profiles, Shares)),
     NewSum.
 
 calls_of(MFA, Profile) ->
-    lists:sum([Calls || #{mfa := Function, calls := Calls} <- emberl_profile:functions(Profile), Function =:= MFA]).
+    lists:sum([Calls || #{mfa := Function, calls := Calls} <- emberl_profile:functions(Profile),
+                        Function =:= MFA]).
 
 %% So many whole numbers of that sum.
 shares(Sum, Count) ->
@@ -184,5 +196,6 @@ add_call(Profile, Weight, Share, Cost, Budget, Sum) ->
     Weights = [Weight || _ <- emberl_profile:processes(Profile)],
     emberl_nif:profile_add_window(Sum, Profile, Weights,
                                   {Duration, round(Duration * Weight), round(Cost * 1.0e6),
-                                   erlang:system_info(schedulers_online), round(Budget * 1000000), 1, max(1, Share)},
+                                   erlang:system_info(schedulers_online), round(Budget * 1000000),
+                                   1, max(1, Share)},
                                   ?TOLD_APART).

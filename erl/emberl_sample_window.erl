@@ -45,14 +45,16 @@ run(#{options := Options, length := Length, holder := Holder, busy := Busy} = Ta
             Outcome = emberl_control:finish(Ref),
             Ended = emberl_sample_cost:clocks(),
             Measured = #{start => Start, open => Open, closing => Closing, ended => Ended,
-                         active => Active, present => Present, chances => Chances, seen => length(Pids),
+                         active => Active, present => Present, chances => Chances,
+                         seen => length(Pids),
                          busy => busier(Busy, Readings, emberl_sample_cost:wall(Start, Ended))},
             added(Outcome, Measured, Task);
         {error, Reason} ->
             {error, Reason}
     end.
 
-request(Pids, Holder, #{modules := Modules, metrics := Metrics, memory_limit := Limit, max_events := Events}) ->
+request(Pids, Holder,
+        #{modules := Modules, metrics := Metrics, memory_limit := Limit, max_events := Events}) ->
     {ok, Options} = emberl_options:parse(capture, #{return => profile, timeout => 1000,
                                                     memory_limit => max(1 bsl 20, Limit)}),
     #{processes => Pids, holder => Holder, collections => Metrics -- [calls, binaries] =/= [],
@@ -62,7 +64,8 @@ request(Pids, Holder, #{modules := Modules, metrics := Metrics, memory_limit := 
 %% ---- which processes ----
 
 -spec select(emberl_sample_options:options(), [pid()]) ->
-          #{pids := [pid()], chances := #{pid() => float()}, present := non_neg_integer(), all := [pid()]}.
+          #{pids := [pid()], chances := #{pid() => float()}, present := non_neg_integer(),
+            all := [pid()]}.
 select(Options, Except) ->
     select(Options, Except, #{pids => #{}, offset => 0}).
 
@@ -125,9 +128,12 @@ added({error, Reason}, _Measured, _Task) ->
     {error, Reason};
 added({_Why, [{{error, Reason}, _}], _Request}, _Measured, _Task) ->
     {error, Reason};
-added({_Why, [{Profile, _}], _Request}, Measured, #{options := #{metrics := Metrics}, sum := Sum, since := Since, budget_ppm := Budget}) ->
-    #{duration_ns := Duration, events := Events, lost := Lost} = Info = emberl_profile:info(Profile),
-    #{ended := {Ended, _, _} = Then, seen := Seen, present := Present, chances := Chances} = Measured,
+added({_Why, [{Profile, _}], _Request}, Measured,
+      #{options := #{metrics := Metrics}, sum := Sum, since := Since, budget_ppm := Budget}) ->
+    #{duration_ns := Duration, events := Events, lost := Lost} = Info =
+        emberl_profile:info(Profile),
+    #{ended := {Ended, _, _} = Then, seen := Seen, present := Present, chances := Chances} =
+        Measured,
     Span = max(Duration, Ended - Since),
     Weights = weights(emberl_profile:processes(Profile), Span / max(1, Duration), Chances),
     Untraced = 1 - Seen / max(1, max(Seen, Present)),
@@ -135,11 +141,13 @@ added({_Why, [{Profile, _}], _Request}, Measured, #{options := #{metrics := Metr
     Schedulers = erlang:system_info(schedulers_online),
     NewSum = emberl_nif:profile_add_window(
                Sum, Profile, Weights,
-               {Duration, Span, round((emberl_sample_cost:fixed(Measured, Then) + Variable) * 1.0e6), Schedulers, Budget,
-                Seen, max(Seen, Present)}, ?TOLD_APART),
+               {Duration, Span,
+                round((emberl_sample_cost:fixed(Measured, Then) + Variable) * 1.0e6),
+                Schedulers, Budget, Seen, max(Seen, Present)}, ?TOLD_APART),
     leave_out(NewSum, Metrics),
     {ok, #{sum => NewSum, busy => maps:get(busy, Measured),
-           fixed => emberl_sample_cost:fixed(Measured, emberl_sample_cost:clocks()), variable => Variable, length => Duration / 1.0e6,
+           fixed => emberl_sample_cost:fixed(Measured, emberl_sample_cost:clocks()),
+           variable => Variable, length => Duration / 1.0e6,
            ended => Ended, events => Events, lost => Lost, seen => Seen, present => Present}};
 added({_Why, [], _Request}, _Measured, _Task) ->
     {error, nothing_recorded}.
@@ -157,4 +165,5 @@ weights(Processes, Scale, Chances) ->
 -spec leave_out(emberl_profile:profile(), [emberl_profile:metric()]) -> ok.
 leave_out(Profile, Metrics) ->
     Names = [{own_time, no_times}, {words, no_words}, {calls, no_calls}, {binaries, binaries}],
-    emberl_nif:profile_leave_out(Profile, [Name || {Metric, Name} <- Names, not lists:member(Metric, Metrics)]).
+    emberl_nif:profile_leave_out(Profile, [Name || {Metric, Name} <- Names,
+                                                   not lists:member(Metric, Metrics)]).

@@ -4,7 +4,8 @@
 %%
 %% ```
 %% init([]) ->
-%%     {ok, {#{}, [emberl_sampler:child_spec(#{budget => 0.01, store => "/var/lib/app/profiles"})]}}.
+%%     Options = #{budget => 0.01, store => "/var/lib/app/profiles"},
+%%     {ok, {#{}, [emberl_sampler:child_spec(Options)]}}.
 %% '''
 -module(emberl_sampler).
 -behaviour(gen_server).
@@ -50,10 +51,12 @@
 %% @doc For a supervisor's list of children.
 -spec child_spec(options()) -> supervisor:child_spec().
 child_spec(Options) ->
-    #{id => ?MODULE, start => {?MODULE, start_link, [Options]}, restart => transient, shutdown => 10000}.
+    #{id => ?MODULE, start => {?MODULE, start_link, [Options]}, restart => transient,
+      shutdown => 10000}.
 
 %% @doc Starts a sampler that belongs to the caller, usually a supervisor.
--spec start_link(options()) -> {ok, pid()} | {error, emberl_options:refusal() | {already_started, pid()}}.
+-spec start_link(options()) ->
+          {ok, pid()} | {error, emberl_options:refusal() | {already_started, pid()}}.
 start_link(Given) ->
     case emberl_sample_options:parse(Given) of
         {ok, Options} -> gen_server:start_link({local, ?MODULE}, ?MODULE, Options, []);
@@ -105,7 +108,8 @@ snapshot(Sampler) -> call(Sampler, snapshot).
 
 call(Sampler, Request) ->
     try gen_server:call(Sampler, Request, infinity)
-    catch exit:_ -> {error, emberl_options:refusal(unknown_sampler, Sampler, "there is no such sampler")}
+    catch exit:_ ->
+        {error, emberl_options:refusal(unknown_sampler, Sampler, "there is no such sampler")}
     end.
 
 %% @private
@@ -118,7 +122,8 @@ stop(Sampler) ->
 
 is_ours(Sampler) ->
     Pid = case Sampler of ?MODULE -> whereis(?MODULE); _ -> Sampler end,
-    lists:any(fun({?MODULE, P, _, _}) -> P =:= Pid; (_) -> false end, supervisor:which_children(emberl_sup)).
+    lists:any(fun({?MODULE, P, _, _}) -> P =:= Pid; (_) -> false end,
+              supervisor:which_children(emberl_sup)).
 
 stop_child(true, _Sampler) ->
     _ = supervisor:terminate_child(emberl_sup, ?MODULE),
@@ -144,13 +149,15 @@ init(#{store := Directory, retention := Retention, targets := Targets} = Options
     process_flag(trap_exit, true),
     process_flag(sensitive, true),
     process_flag(priority, high),
-    Limits = (maps:with([budget, window, min_interval], Options))#{schedulers => erlang:system_info(schedulers_online)},
+    Given = maps:with([budget, window, min_interval], Options),
+    Limits = Given#{schedulers => erlang:system_info(schedulers_online)},
     Store = case Directory of
                 none -> none;
                 _ -> emberl_store:open(Directory, Retention)
             end,
     {ok, timed(0, #state{options = Options, governor = emberl_governor:new(Limits, now_ms()),
-                         requests = emberl_sample_requests:new(Targets), store = Store, from = utc_ms(), since = now_ns()})}.
+                         requests = emberl_sample_requests:new(Targets), store = Store,
+                         from = utc_ms(), since = now_ns()})}.
 
 now_ms() -> erlang:monotonic_time(millisecond).
 now_ns() -> erlang:monotonic_time(nanosecond).
@@ -224,7 +231,8 @@ asked(#state{options = #{targets := []}} = State) ->
     planned(State);
 asked(#state{requests = Requests, options = #{every := Every}} = State) ->
     case emberl_sample_requests:count(Requests) of
-        {ok, Counted} -> asked(emberl_sample_requests:is_wanted(Counted, Every), State#state{requests = Counted});
+        {ok, Counted} -> asked(emberl_sample_requests:is_wanted(Counted, Every),
+                               State#state{requests = Counted});
         {error, Reason} -> timed(?LATER_MS, State#state{error = Reason})
     end.
 
@@ -239,7 +247,8 @@ planned(#state{governor = Governor0} = State) ->
         {stop, Reason} -> halt_for(Reason, State)
     end.
 
-open(Length, #state{options = #{budget := Budget} = Options, sum = Sum, since = Since, busy = Busy} = State) ->
+open(Length, #state{options = #{budget := Budget} = Options, sum = Sum, since = Since,
+                    busy = Busy} = State) ->
     Task = #{options => Options, length => Length, sum => Sum, since => Since, busy => Busy,
              requests => State#state.requests,
              holder => self(), budget_ppm => round(Budget * 1000000)},
@@ -270,8 +279,9 @@ window_ended({window, {ok, Result}}, From, #state{governor = Governor} = State) 
 window_ended(Failed, From, #state{governor = Governor, errors = Errors} = State) ->
     Wall = min(?FAILED_MS, now_ms() - From), % most of it we have waited
     Spent = #{from => From, to => now_ms(), length => 1, fixed => float(Wall), variable => 0.0},
-    timed(?LATER_MS, State#state{governor = emberl_governor:record(Spent, Governor), errors = Errors + 1,
-                                 error = why(Failed)}).
+    timed(?LATER_MS,
+          State#state{governor = emberl_governor:record(Spent, Governor), errors = Errors + 1,
+                      error = why(Failed)}).
 
 why({window, {error, Reason}}) -> Reason;
 why(Reason) -> Reason.
@@ -300,7 +310,8 @@ killed_window(#state{worker = {Pid, Monitor, _From}} = State) ->
     untimed(State#state{worker = undefined}).
 
 halt_for(Reason, State) ->
-    Reason =:= stopped orelse logger:warning("emberl: the sampler has stopped itself: ~ts", [text(Reason)]),
+    Reason =:= stopped
+        orelse logger:warning("emberl: the sampler has stopped itself: ~ts", [text(Reason)]),
     end_slice((at_rest(State))#state{state = stopped, reason = Reason}).
 
 text(budget) -> "it cannot keep its budget";
@@ -319,7 +330,8 @@ sliced(#state{from = From, options = #{slice := Slice}, store = Store} = State) 
 %% With a store a slice ends early; without one it is forgotten.
 bounded(#state{sum = none} = State) ->
     State;
-bounded(#state{sum = Sum, options = #{memory_limit := Limit}, store = Store, forgotten = Forgotten} = State) ->
+bounded(#state{sum = Sum, options = #{memory_limit := Limit}, store = Store,
+               forgotten = Forgotten} = State) ->
     case {emberl_nif:profile_bytes(Sum) > Limit, Store} of
         {false, _} -> State;
         {true, none} -> State#state{sum = none, from = utc_ms(), forgotten = Forgotten + 1};
@@ -336,7 +348,8 @@ end_slice(#state{store = Store, from = From} = State) ->
 settled(#state{sum = Sum}) ->
     Profile = emberl_nif:profile_settle(Sum),
     Target = iolist_to_binary(["sample of ", atom_to_list(node())]),
-    emberl_nif:profile_annotate(Profile, Target, list_to_binary(erlang:system_info(otp_release)), []),
+    emberl_nif:profile_annotate(Profile, Target,
+                                list_to_binary(erlang:system_info(otp_release)), []),
     Profile.
 
 %% ---- status ----

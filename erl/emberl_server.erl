@@ -32,8 +32,10 @@
 -behaviour(gen_server).
 
 -export([start/0, start/1, start_link/0, start_link/1, stop/0, stop/1]).
--export([set_pattern/3, set_pattern/4, clear_pattern/3, clear_pattern/4, get_trace_map/0, get_trace_map/1]).
--export([enable_trace/1, enable_trace/2, enable_trace/3, disable_trace/1, disable_trace/2, disable_trace/3]).
+-export([set_pattern/3, set_pattern/4, clear_pattern/3, clear_pattern/4, get_trace_map/0,
+         get_trace_map/1]).
+-export([enable_trace/1, enable_trace/2, enable_trace/3, disable_trace/1, disable_trace/2,
+         disable_trace/3]).
 -export([pause/0, pause/1, continue/0, continue/1, restart/0, restart/1, collect/0, collect/1]).
 -export([inspect/1, inspect/3, format/1, format/2]).
 -export([start_adhoc/2, counters/1]).
@@ -41,9 +43,11 @@
 -export_type([server/0, start_options/0, rootset/0, trace_options/0, trace_map/0]).
 
 -type server() :: pid() | atom().
--type start_options() :: #{type => all | emberl_tally:measure(), session => atom()} | [{atom(), term()}].
+-type start_options() :: #{type => all | emberl_tally:measure(), session => atom()}
+                       | [{atom(), term()}].
 -type process() :: pid() | atom().
--type rootset() :: process() | [process()] | all | new | existing | {children | all_children, process()}.
+-type rootset() :: process() | [process()] | all | new | existing
+                 | {children | all_children, process()}.
 -type trace_options() :: #{set_on_spawn => boolean()} | [{atom(), term()}].
 -type trace_map() :: all | #{module() => [{atom(), arity()}]}.
 -type numbers() :: {non_neg_integer(), non_neg_integer() | undefined, integer() | undefined}.
@@ -101,7 +105,8 @@ start_link(Given) ->
 
 start_with(Given, Unnamed, Named) ->
     case emberl_tally_options:server(Given) of
-        {ok, #{session := undefined, type := Type}} -> started(Named({local, ?MODULE}, ?MODULE, {measures(Type), none}, []));
+        {ok, #{session := undefined, type := Type}} ->
+            started(Named({local, ?MODULE}, ?MODULE, {measures(Type), none}, []));
         {ok, #{type := Type}} -> started(Unnamed(?MODULE, {measures(Type), none}, []));
         {error, Refusal} -> {error, Refusal}
     end.
@@ -139,7 +144,8 @@ set_pattern(Module, Function, Arity) ->
 %% the right on. A module that is not loaded is loaded; where there is nothing to count
 %% the result is `{error, {bad_option, pattern, Text}}'. Three times `_' includes modules
 %% that are loaded later.
--spec set_pattern(server(), module() | '_', atom(), arity() | '_') -> non_neg_integer() | {error, term()}.
+-spec set_pattern(server(), module() | '_', atom(), arity() | '_') ->
+          non_neg_integer() | {error, term()}.
 set_pattern(Server, Module, Function, Arity) ->
     case emberl_tally_options:pattern({Module, Function, Arity}) of
         {ok, Pattern} -> gen_server:call(Server, {set_pattern, Pattern}, infinity);
@@ -153,7 +159,8 @@ clear_pattern(Module, Function, Arity) ->
 
 %% @doc Counts these functions no more and forgets their numbers; returns how many they
 %% are, or `{error, {not_traced, Module, Function, Arity}}'.
--spec clear_pattern(server(), module() | '_', atom(), arity() | '_') -> non_neg_integer() | {error, term()}.
+-spec clear_pattern(server(), module() | '_', atom(), arity() | '_') ->
+          non_neg_integer() | {error, term()}.
 clear_pattern(Server, Module, Function, Arity) ->
     gen_server:call(Server, {clear_pattern, {Module, Function, Arity}}, infinity).
 
@@ -175,7 +182,8 @@ enable_trace(Processes) ->
     enable_trace(?MODULE, Processes, #{}).
 
 %% @equiv enable_trace(emberl_server, Processes, Options)
--spec enable_trace(rootset(), trace_options()) -> non_neg_integer() | {non_neg_integer(), [process()]}.
+-spec enable_trace(rootset(), trace_options()) ->
+          non_neg_integer() | {non_neg_integer(), [process()]}.
 enable_trace(Processes, Options) ->
     enable_trace(?MODULE, Processes, Options).
 
@@ -185,9 +193,11 @@ enable_trace(Processes, Options) ->
 %% spawn are included unless `set_on_spawn => false' is given.
 %%
 %% Returns how many there were; of a list or of children, `{Count, Failed}' where some
-%% are no longer there. One process that is not there is an error. With many processes, `all' and `existing' stop the node for a
-%% moment: some 70 ms for 100,000. Fails with `{bad_option, Key, Text}'.
--spec enable_trace(server(), rootset(), trace_options()) -> non_neg_integer() | {non_neg_integer(), [process()]}.
+%% are no longer there. One process that is not there is an error. With many processes,
+%% `all' and `existing' stop the node for a moment: some 70 ms for 100,000. Fails with
+%% `{bad_option, Key, Text}'.
+-spec enable_trace(server(), rootset(), trace_options()) ->
+          non_neg_integer() | {non_neg_integer(), [process()]}.
 enable_trace(Server, Processes, Options) ->
     trace(Server, Processes, true, Options).
 
@@ -197,12 +207,14 @@ disable_trace(Processes) ->
     disable_trace(?MODULE, Processes, #{}).
 
 %% @equiv disable_trace(emberl_server, Processes, Options)
--spec disable_trace(rootset(), trace_options()) -> non_neg_integer() | {non_neg_integer(), [process()]}.
+-spec disable_trace(rootset(), trace_options()) ->
+          non_neg_integer() | {non_neg_integer(), [process()]}.
 disable_trace(Processes, Options) ->
     disable_trace(?MODULE, Processes, Options).
 
 %% @doc Counts these processes no more; their numbers remain. See {@link enable_trace/3}.
--spec disable_trace(server(), rootset(), trace_options()) -> non_neg_integer() | {non_neg_integer(), [process()]}.
+-spec disable_trace(server(), rootset(), trace_options()) ->
+          non_neg_integer() | {non_neg_integer(), [process()]}.
 disable_trace(Server, Processes, Options) ->
     trace(Server, Processes, false, Options).
 
@@ -283,7 +295,8 @@ inspect(Tally) ->
     emberl_tally:inspect(Tally).
 
 %% @equiv emberl_tally:inspect(Tally, By, Sort)
--spec inspect(emberl_tally:tally(), process | total, emberl_tally:sort_by()) -> emberl_tally:inspected().
+-spec inspect(emberl_tally:tally(), process | total, emberl_tally:sort_by()) ->
+          emberl_tally:inspected().
 inspect(Tally, By, Sort) ->
     emberl_tally:inspect(Tally, By, Sort).
 
@@ -293,7 +306,8 @@ format(Inspected) ->
     emberl_tally:format(Inspected).
 
 %% @equiv emberl_tally:format(Device, Inspected)
--spec format(io:device(), emberl_tally:tally() | emberl_tally:inspected() | emberl_tally:section()) -> ok.
+-spec format(io:device(),
+             emberl_tally:tally() | emberl_tally:inspected() | emberl_tally:section()) -> ok.
 format(Device, Inspected) ->
     emberl_tally:format(Device, Inspected).
 
@@ -313,12 +327,14 @@ init({Measures, Owner}) ->
     case emberl_counters:open(Measures) of
         {ok, Counters} ->
             ok = emberl_counters:watch_loading(Counters),
-            {ok, read_later(?READ_EVERY_MS, #state{counters = Counters, measures = Measures,
-                                                   owner = monitor_owner(Owner),
-                                                   control = emberl_control:add_server(),
-                                                   loaded = maps:from_list([{M, true} || {M, _} <- code:all_loaded()]),
-                                                   start_us = erlang:system_time(microsecond),
-                                                   start_ns = erlang:monotonic_time(nanosecond)})};
+            {ok, read_later(?READ_EVERY_MS,
+                            #state{counters = Counters, measures = Measures,
+                                   owner = monitor_owner(Owner),
+                                   control = emberl_control:add_server(),
+                                   loaded = maps:from_list([{M, true}
+                                                            || {M, _} <- code:all_loaded()]),
+                                   start_us = erlang:system_time(microsecond),
+                                   start_ns = erlang:monotonic_time(nanosecond)})};
         {error, Reason} ->
             {stop, {shutdown, Reason}}
     end.
@@ -342,7 +358,8 @@ handle_call(get_trace_map, _From, #state{all = true} = State) ->
 handle_call(get_trace_map, _From, #state{functions = Functions} = State) ->
     {reply, Functions, State};
 handle_call({trace, Processes, How, Spawned}, _From, #state{counters = Counters} = State) ->
-    {reply, trace_all(Processes, fun(P) -> emberl_counters:trace(Counters, P, How, Spawned) end), State};
+    {reply, trace_all(Processes, fun(P) -> emberl_counters:trace(Counters, P, How, Spawned) end),
+     State};
 handle_call(pause, _From, #state{paused = true} = State) ->
     {reply, not_running, State};
 handle_call(pause, _From, State) ->
@@ -406,7 +423,8 @@ matches({M, F, A}, {Module, Function, Arity}) ->
 added({'_', '_', '_'}, State) ->
     State#state{all = true, functions = #{}};
 added({Module, _, _} = Pattern, #state{all = All, functions = Functions} = State) ->
-    Added = [{F, A} || {F, A} <- emberl_counters:functions(Module), matches(Pattern, {Module, F, A})],
+    Added = [{F, A}
+             || {F, A} <- emberl_counters:functions(Module), matches(Pattern, {Module, F, A})],
     Known = maps:get(Module, Functions, []),
     case All of
         true -> State;
@@ -414,7 +432,8 @@ added({Module, _, _} = Pattern, #state{all = All, functions = Functions} = State
     end.
 
 clear({'_', '_', '_'} = Pattern, #state{counters = Counters} = State) ->
-    {reply, emberl_counters:clear(Counters, Pattern), State#state{all = false, functions = #{}, kept = #{}}};
+    {reply, emberl_counters:clear(Counters, Pattern),
+     State#state{all = false, functions = #{}, kept = #{}}};
 clear({M, F, A} = Pattern, #state{counters = Counters} = State) ->
     case covered(Pattern, State) of
         [] ->
@@ -432,7 +451,8 @@ without(MFAs, #state{kept = Kept} = State) ->
                 kept = maps:filter(fun({MFA, _}, _) -> not lists:member(MFA, MFAs) end, Kept)}.
 
 all_functions(#state{all = true}) ->
-    [{Module, F, A} || {Module, _} <- code:all_loaded(), {F, A} <- emberl_counters:functions(Module)];
+    [{Module, F, A}
+     || {Module, _} <- code:all_loaded(), {F, A} <- emberl_counters:functions(Module)];
 all_functions(#state{functions = Functions}) ->
     [{Module, F, A} || {Module, FAs} <- maps:to_list(Functions), {F, A} <- FAs].
 
@@ -484,15 +504,16 @@ start_all(#state{counters = Counters} = State) ->
     State#state{paused = false}.
 
 forget_all(State) ->
-    State#state{kept = #{}, readings = [], asked = #{}, preparing = #{}, prepared = #{}, reloaded = [],
-                start_us = erlang:system_time(microsecond),
+    State#state{kept = #{}, readings = [], asked = #{}, preparing = #{}, prepared = #{},
+                reloaded = [], start_us = erlang:system_time(microsecond),
                 start_ns = erlang:monotonic_time(nanosecond)}.
 
 keep_all(State) ->
     keep(all_functions(State), State).
 
 keep(MFAs, #state{kept = Kept} = State) ->
-    State#state{kept = plus(Kept, numbers(MFAs, State)), readings = [], asked = #{}, preparing = #{}, prepared = #{}}.
+    State#state{kept = plus(Kept, numbers(MFAs, State)), readings = [], asked = #{},
+                preparing = #{}, prepared = #{}}.
 
 numbers(MFAs, #state{counters = Counters}) ->
     maps:from_list([{{MFA, Process}, {Calls, Us, Words}}
@@ -500,20 +521,23 @@ numbers(MFAs, #state{counters = Counters}) ->
                        {Process, Calls, Us, Words} <- Rows]).
 
 plus(Some, More) ->
-    maps:merge_with(fun(_Key, {C1, T1, W1}, {C2, T2, W2}) -> {C1 + C2, plus_one(T1, T2), plus_one(W1, W2)} end,
-                    Some, More).
+    maps:merge_with(fun(_Key, {C1, T1, W1}, {C2, T2, W2}) ->
+                            {C1 + C2, plus_one(T1, T2), plus_one(W1, W2)}
+                    end, Some, More).
 
 plus_one(undefined, undefined) -> undefined;
 plus_one(A, B) -> A + B.
 
-tally(#state{measures = Measures, kept = Kept, start_us = Start, start_ns = StartNs, reloaded = Reloaded} = State) ->
+tally(#state{measures = Measures, kept = Kept, start_us = Start, start_ns = StartNs,
+             reloaded = Reloaded} = State) ->
     Numbers = plus(Kept, numbers(all_functions(State), State)),
     Rows = [row(Key, Values) || {Key, Values} <- maps:to_list(Numbers), not is_ours(Key)],
     emberl_tally:new(#{info => #{engine => counters, measures => Measures, target => <<"counters">>,
                                  outcome => none, start_us => Start,
                                  otp_release => list_to_binary(erlang:system_info(otp_release)),
                                  duration_ns => erlang:monotonic_time(nanosecond) - StartNs,
-                                 notes => [note(Reload) || Reload <- lists:reverse(Reloaded)] ++ no_words(Measures)
+                                 notes => [note(Reload) || Reload <- lists:reverse(Reloaded)]
+                                     ++ no_words(Measures)
                                      ++ shared_words(Rows, State)},
                        rows => Rows, profile => none,
                        processes => emberl_tally:named(Rows)}).
@@ -535,14 +559,16 @@ no_words([call_count, call_time]) -> [<<"there are no words: the VM counts them 
 no_words(_Measures) -> [].
 
 shared_words(Rows, #state{counters = Counters}) ->
-    case emberl_counters:shares_words(Counters, lists:usort([MFA || #{mfa := MFA, words := _} <- Rows])) of
-        true -> [<<"words are doubtful: another trace session counts them of the same functions, and in processes "
-                   "that both trace the VM puts them on the wrong ones">>];
+    case emberl_counters:shares_words(Counters,
+                                      lists:usort([MFA || #{mfa := MFA, words := _} <- Rows])) of
+        true -> [<<"words are doubtful: another trace session counts them of the same functions, "
+                   "and in processes that both trace the VM puts them on the wrong ones">>];
         false -> []
     end.
 
 note({Module, LostUs}) ->
-    unicode:characters_to_binary(["module ", emberl_nif:atom_text(Module), " was loaded anew; what it did in the ",
+    unicode:characters_to_binary(["module ", emberl_nif:atom_text(Module),
+                                  " was loaded anew; what it did in the ",
                                   emberl_table:time(LostUs * 1000), " before is missing"]).
 
 %% ---- loading ----
@@ -552,9 +578,11 @@ note({Module, LostUs}) ->
 %% out before. Then what was read last in time is kept: all is read now and then, in no
 %% more than a hundredth of the time.
 
-loading(_Pid, {code, _Load, [Module | _]}, _Time, #state{asked = Asked} = State) when is_atom(Module) ->
+loading(_Pid, {code, _Load, [Module | _]}, _Time, #state{asked = Asked} = State)
+  when is_atom(Module) ->
     State#state{asked = Asked#{Module => read_before(Module, State)}};
-loading(Pid, {erts_internal, prepare_loading, [Module | _]}, _Time, #state{preparing = Preparing} = State) ->
+loading(Pid, {erts_internal, prepare_loading, [Module | _]}, _Time,
+        #state{preparing = Preparing} = State) ->
     State#state{preparing = Preparing#{Pid => {Module, read_before(Module, State)}}};
 loading(Pid, {erlang, finish_loading, [Prepared]}, Time, #state{finishing = Finishing} = State) ->
     State#state{finishing = Finishing#{Pid => {Prepared, microseconds(Time)}}};
@@ -583,23 +611,27 @@ loaded(Pid, prepare_loading, Reference, #state{preparing = Preparing, prepared =
   when is_map_key(Pid, Preparing), is_reference(Reference) ->
     {Reading, Left} = maps:take(Pid, Preparing),
     State#state{preparing = Left, prepared = Prepared#{Reference => Reading}};
-loaded(Pid, finish_loading, Result, #state{finishing = Finishing} = State) when is_map_key(Pid, Finishing) ->
+loaded(Pid, finish_loading, Result, #state{finishing = Finishing} = State)
+  when is_map_key(Pid, Finishing) ->
     {{References, Time}, Left} = maps:take(Pid, Finishing),
     lists:foldl(fun(Reference, S) -> replaced(Reference, Result, Time, S) end,
                 State#state{finishing = Left}, References);
 loaded(_Pid, _Function, _Result, State) ->
     State.
 
-replaced(Reference, ok, Time, #state{prepared = Prepared, asked = Asked, readings = Readings} = State)
+replaced(Reference, ok, Time,
+         #state{prepared = Prepared, asked = Asked, readings = Readings} = State)
   when is_map_key(Reference, Prepared) ->
     {{Module, Reading}, Left} = maps:take(Reference, Prepared),
     Known = [Reading | [maps:get(Module, Asked) || is_map_key(Module, Asked)]] ++ Readings,
     Before = [R || {At, _} = R <- Known, At + ?MARGIN_US < Time],
-    count_on(Module, kept_before(Module, Time, Before, State#state{prepared = Left, asked = maps:remove(Module, Asked)}));
+    count_on(Module, kept_before(Module, Time, Before,
+                                 State#state{prepared = Left, asked = maps:remove(Module, Asked)}));
 replaced(Reference, _Failed, _Time, #state{prepared = Prepared} = State) ->
     State#state{prepared = maps:remove(Reference, Prepared)}.
 
-kept_before(Module, Time, Before, #state{kept = Kept, reloaded = Reloaded, readings = Readings} = State) ->
+kept_before(Module, Time, Before,
+            #state{kept = Kept, reloaded = Reloaded, readings = Readings} = State) ->
     {At, Numbers} = case Before of
                         [] -> {State#state.start_us, #{}};
                         [Reading | _] -> Reading
@@ -615,7 +647,8 @@ loses(Module, #state{all = All, functions = Functions, loaded = Loaded}) ->
     is_map_key(Module, Loaded) andalso (All orelse is_map_key(Module, Functions)).
 
 %% Of all modules the VM does it by itself.
-count_on(Module, #state{all = false, counters = Counters, functions = Functions, paused = Paused} = State)
+count_on(Module,
+         #state{all = false, counters = Counters, functions = Functions, paused = Paused} = State)
   when is_map_key(Module, Functions) ->
     [begin
          emberl_counters:set(Counters, {Module, F, A}),
@@ -634,7 +667,8 @@ read_now(#state{paused = true} = State) ->
     read_later(?READ_EVERY_MS, State);
 read_now(#state{readings = Readings} = State) ->
     {Us, Reading} = timer:tc(fun() -> reading(all_functions(State), State) end),
-    read_later(max(?READ_EVERY_MS, Us div 10), State#state{readings = lists:sublist([Reading | Readings], 2)}).
+    read_later(max(?READ_EVERY_MS, Us div 10),
+               State#state{readings = lists:sublist([Reading | Readings], 2)}).
 
 read_later(Ms, State) ->
     erlang:send_after(Ms, self(), read),

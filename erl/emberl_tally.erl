@@ -147,7 +147,8 @@ add(Other) ->
 add_up([#{info := Info} = First | _] = Tallies) ->
     #{engine := Engine, measures := Measures} = Info,
     [bad_tally({Engine, Measures, E, M}, different(Info, Other))
-     || #{info := #{engine := E, measures := M} = Other} <- Tallies, E =/= Engine orelse M =/= Measures],
+     || #{info := #{engine := E, measures := M} = Other} <- Tallies,
+        E =/= Engine orelse M =/= Measures],
     Rows = [Row || #{rows := Rows} <- Tallies, Row <- Rows],
     First#{info := summed_info(Info, [I || #{info := I} <- Tallies]),
            rows := [sum(Group) || Group <- groups([process, mfa], Rows)],
@@ -206,7 +207,8 @@ change(MFA, [Before, After]) ->
 groups(Keys, Rows) ->
     maps:values(lists:foldl(fun(Row, Groups) ->
                                     Key = [maps:get(K, Row) || K <- Keys],
-                                    maps:update_with(Key, fun(Group) -> [Row | Group] end, [Row], Groups)
+                                    maps:update_with(Key, fun(Group) -> [Row | Group] end,
+                                                     [Row], Groups)
                             end, #{}, Rows)).
 
 sum([Row | Rows]) ->
@@ -259,7 +261,8 @@ shown(_Measures, Rows) ->
 
 sections(_By, []) -> [];
 sections(total, Rows) -> [{all, [sum(Group) || Group <- groups([mfa], Rows)]}];
-sections(process, Rows) -> [{Process, Group} || [#{process := Process} | _] = Group <- groups([process], Rows)].
+sections(process, Rows) ->
+    [{Process, Group} || [#{process := Process} | _] = Group <- groups([process], Rows)].
 
 total(Measures, Rows) ->
     lists:foldl(fun plus/2, zeros(Measures), Rows).

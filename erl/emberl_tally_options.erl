@@ -3,7 +3,8 @@
 %% Checks what the user asks for of tallies, before anything is touched.
 -module(emberl_tally_options).
 
--export([profile/1, record/1, server/1, filters/1, sort_by/1, sort_by/2, tracing/1, processes/1, process/1, pattern/1, milliseconds/1]).
+-export([profile/1, record/1, server/1, filters/1, sort_by/1, sort_by/2, tracing/1, processes/1,
+         process/1, pattern/1, milliseconds/1]).
 -export_type([profile/0]).
 
 -type profile() ::
@@ -12,7 +13,8 @@
           engine := auto | emberl_tally:engine(),
           pattern := [emberl_counters:pattern()],
           set_on_spawn := boolean(),
-          rootset := all | new | existing | [pid() | atom()] | {children | all_children, pid() | atom()},
+          rootset := all | new | existing | [pid() | atom()]
+                   | {children | all_children, pid() | atom()},
           timeout := timeout(),
           report := process | total | return | {process | total, emberl_tally:sort_by()},
           device := io:device()}.
@@ -24,26 +26,31 @@ profile(Given) ->
 
 %% Those of tallies, and those of profiles that were given, for the tracer.
 -spec record(map() | [term()]) ->
-          {ok, {profile(), Given :: map(), emberl_options:options()}} | {error, emberl_options:refusal()}.
+          {ok, {profile(), Given :: map(), emberl_options:options()}} |
+          {error, emberl_options:refusal()}.
 record(Given) ->
     Defaults = (defaults())#{rootset => existing, stacks => auto},
     try
         All = emberl_options:to_map(Given),
         known(maps:keys(All), maps:keys(Defaults) ++ emberl_options:keys(record)),
         ForProfile = maps:with(emberl_options:keys(record), All),
-        Tally = emberl_options:parse(maps:without(maps:keys(ForProfile), All), Defaults, fun check/2),
+        Tally = emberl_options:parse(maps:without(maps:keys(ForProfile), All), Defaults,
+                                     fun check/2),
         recorded(Tally, ForProfile, emberl_options:parse(record, ForProfile))
     catch
         throw:{bad_option, _, _} = Refusal -> {error, Refusal}
     end.
 
 known(Keys, Known) ->
-    [refuse(Key, ["unknown option; there are ", lists:join(", ", [atom_to_list(K) || K <- lists:sort(Known)])])
+    [refuse(Key, ["unknown option; there are ",
+                  lists:join(", ", [atom_to_list(K) || K <- lists:sort(Known)])])
      || Key <- Keys -- Known],
     ok.
 
 recorded({ok, _}, #{return := value}, _Profile) ->
-    {error, emberl_options:refusal(bad_option, return, "there is no value: filename, flamegraph, profile, data or all")};
+    {error,
+     emberl_options:refusal(bad_option, return,
+                            "there is no value: filename, flamegraph, profile, data or all")};
 recorded({ok, Tally}, Given, {ok, Profile}) ->
     {ok, {Tally, Given, Profile}};
 recorded({error, Refusal}, _Given, _Profile) ->
@@ -52,8 +59,8 @@ recorded(_Tally, _Given, {error, Refusal}) ->
     {error, Refusal}.
 
 defaults() ->
-    #{type => all, stacks => false, engine => auto, pattern => [{'_', '_', '_'}], set_on_spawn => true,
-      report => process, device => standard_io}.
+    #{type => all, stacks => false, engine => auto, pattern => [{'_', '_', '_'}],
+      set_on_spawn => true, report => process, device => standard_io}.
 
 -spec server(map() | [term()]) -> {ok, map()} | {error, emberl_options:refusal()}.
 server(Given) ->
@@ -69,7 +76,8 @@ counted(Type) ->
     Type.
 
 %% Of enable_trace and disable_trace.
--spec tracing(map() | [term()]) -> {ok, #{set_on_spawn := boolean()}} | {error, emberl_options:refusal()}.
+-spec tracing(map() | [term()]) ->
+          {ok, #{set_on_spawn := boolean()}} | {error, emberl_options:refusal()}.
 tracing(Given) ->
     emberl_options:parse(Given, #{set_on_spawn => true}, fun check/2).
 
@@ -94,27 +102,31 @@ sort_by(Column) ->
           {ok, {emberl_tally:column(), ascending | descending}} | {error, emberl_options:refusal()}.
 sort_by(Sort, Measures) ->
     case sort_by(Sort) of
-        {ok, {Column, _}} when Column =:= time; Column =:= words -> measured(Column, Sort, Measures);
+        {ok, {Column, _}} when Column =:= time; Column =:= words ->
+            measured(Column, Sort, Measures);
         Result -> Result
     end.
 
 measured(Column, Sort, Measures) ->
     case lists:member(case Column of time -> call_time; words -> call_memory end, Measures) of
         true -> sort_by(Sort);
-        false -> {error, emberl_options:refusal(bad_option, sort, [atom_to_list(Column), " was not measured"])}
+        false -> {error, emberl_options:refusal(bad_option, sort,
+                                                [atom_to_list(Column), " was not measured"])}
     end.
 
 columns() ->
     [module, function, calls, time, words, measurement, measurement_per_call, percent].
 
 sort_text(Value) ->
-    [io_lib:format("~0tp is not a column, or {Column, ascending | descending}; there are ", [Value]),
+    [io_lib:format("~0tp is not a column, or {Column, ascending | descending}; there are ",
+                   [Value]),
      lists:join(", ", [atom_to_list(Column) || Column <- columns()])].
 
 -spec milliseconds(term()) -> {ok, pos_integer()} | {error, emberl_options:refusal()}.
 milliseconds(Ms) when is_integer(Ms), Ms > 0, Ms =< 16#ffffffff -> {ok, Ms};
 milliseconds(Ms) ->
-    {error, emberl_options:refusal(bad_timeout, Ms, "how long to record is a number of milliseconds above 0")}.
+    {error, emberl_options:refusal(bad_timeout, Ms,
+                                   "how long to record is a number of milliseconds above 0")}.
 
 %% ---- values ----
 
@@ -122,7 +134,8 @@ check(type, Value) ->
     one_of(type, Value, [all, call_count, call_time, call_memory]);
 check(engine, Value) -> one_of(engine, Value, [auto, counters, tracer]);
 check(pattern, {_, _, _} = Pattern) -> [checked_pattern(Pattern)];
-check(pattern, [_ | _] = Patterns) when length(Patterns) > 0 -> [checked_pattern(P) || P <- Patterns];
+check(pattern, [_ | _] = Patterns) when length(Patterns) > 0 ->
+    [checked_pattern(P) || P <- Patterns];
 check(pattern, _) -> refuse(pattern, "a pattern is {Module, Function, Arity}, or a list of these");
 check(rootset, Value) -> rootset(Value);
 check(timeout, infinity) -> infinity;
@@ -137,7 +150,8 @@ check(report, {Kind, Sort}) when Kind =:= process; Kind =:= total ->
 check(report, _) -> refuse(report, "process, total, return, {process, Sort} or {total, Sort}");
 check(device, []) -> standard_io;
 check(device, Value) ->
-    is_device(Value) orelse refuse(device, io_lib:format("~0tp is no io device that is open", [Value])),
+    is_device(Value)
+        orelse refuse(device, io_lib:format("~0tp is no io device that is open", [Value])),
     Value;
 check(session, Value) when is_atom(Value) -> Value;
 check(session, _) -> refuse(session, "an atom");
@@ -150,7 +164,8 @@ check(Flag, _) -> refuse(Flag, "true or false").
 is_device(Name) when Name =:= standard_io; Name =:= standard_error -> true;
 is_device(Name) when is_atom(Name) -> whereis(Name) =/= undefined;
 is_device(Pid) when is_pid(Pid), node(Pid) =:= node() -> is_process_alive(Pid);
-is_device(Device) -> is_pid(Device) orelse is_tuple(Device) andalso element(1, Device) =:= file_descriptor.
+is_device(Device) ->
+    is_pid(Device) orelse is_tuple(Device) andalso element(1, Device) =:= file_descriptor.
 
 one_of(Key, Value, Values) ->
     lists:member(Value, Values)
@@ -186,7 +201,8 @@ checked_pattern({Module, '_', Arity}) when is_atom(Module), Arity =/= '_' ->
     refuse(pattern, "with '_' for the function, the arity is '_' too");
 checked_pattern({Module, Function, Arity} = Pattern)
   when is_atom(Module), is_atom(Function), Arity =:= '_' orelse is_integer(Arity) ->
-    lists:member(Module, emberl_trace:own_modules()) andalso refuse(pattern, "emberl does not profile itself"),
+    lists:member(Module, emberl_trace:own_modules())
+        andalso refuse(pattern, "emberl does not profile itself"),
     loaded(code:ensure_loaded(Module), Pattern),
     Pattern;
 checked_pattern(_) ->
@@ -195,15 +211,17 @@ checked_pattern(_) ->
 loaded({error, Reason}, {Module, _, _}) ->
     refuse(pattern, io_lib:format("module ~tp cannot be loaded: ~tp", [Module, Reason]));
 loaded({module, Module}, {Module, Function, Arity}) ->
-    [] =/= [F || {F, A} <- emberl_counters:functions(Module), Function =:= '_' orelse Function =:= F,
-                 Arity =:= '_' orelse Arity =:= A]
-        orelse refuse(pattern, io_lib:format("there is no function ~tp:~tp/~tp", [Module, Function, Arity])).
+    [] =/= [F || {F, A} <- emberl_counters:functions(Module),
+                 Function =:= '_' orelse Function =:= F, Arity =:= '_' orelse Arity =:= A]
+        orelse refuse(pattern,
+                      io_lib:format("there is no function ~tp:~tp/~tp", [Module, Function, Arity])).
 
 %% ---- processes ----
 
 %% Of what there is to be counted: all of it must be there.
 -spec processes(term()) ->
-          {ok, all | new | existing | [pid()] | {children | all_children, pid()}} | {error, emberl_options:refusal()}.
+          {ok, all | new | existing | [pid()] | {children | all_children, pid()}} |
+          {error, emberl_options:refusal()}.
 processes(Value) ->
     try {ok, rootset(Value)}
     catch throw:{bad_option, _, _} = Refusal -> {error, Refusal}
@@ -223,7 +241,8 @@ rootset({Kind, Process}) when Kind =:= children; Kind =:= all_children ->
 rootset(Processes) when length(Processes) >= 0 -> [existing_process(P) || P <- Processes];
 rootset(Process) when is_pid(Process); is_atom(Process) -> [existing_process(Process)];
 rootset(_) ->
-    refuse(rootset, "a list of pids and names, all, new, existing, {children, P} or {all_children, P}").
+    refuse(rootset,
+           "a list of pids and names, all, new, existing, {children, P} or {all_children, P}").
 
 existing_process(Pid) when is_pid(Pid), node(Pid) =:= node() ->
     is_process_alive(Pid) orelse refuse(rootset, [pid_to_list(Pid), " is not alive"]),

@@ -14,10 +14,12 @@ text(Inspected, _Device) when Inspected =:= #{} -> "Nothing was counted.\n";
 text(#{lines := _} = Section, Device) -> table(Section, Device);
 text(#{all := Section}, Device) -> [$\n, table(Section, Device)];
 text(Inspected, Device) ->
-    [[header(Section, Device), table(Section, Device)] || {_, Section} <- lists:sort(maps:to_list(Inspected))].
+    [[header(Section, Device), table(Section, Device)]
+     || {_, Section} <- lists:sort(maps:to_list(Inspected))].
 
 header(#{process := Pid, name := Name, label := Label} = Section, Device) ->
-    Text = ["****** Process ", pid_to_list(Pid), named(Name), named(Label), "  --  ", share(Section), " ***"],
+    Text = ["****** Process ", pid_to_list(Pid), named(Name), named(Label), "  --  ",
+            share(Section), " ***"],
     [$\n, emberl_table:title(Text, maps:get(colour, Device, false)), $\n].
 
 named(undefined) -> "";
@@ -26,7 +28,8 @@ named(Text) -> [$\s, emberl_table:printable(Text)].
 %% Of all that was measured; calls only where nothing else was.
 share(#{percent := Percent}) ->
     case maps:without([calls], Percent) of
-        #{time_ns := Time, words := Words} -> [decimal(Time), "% of time, ", decimal(Words), "% of words"];
+        #{time_ns := Time, words := Words} ->
+            [decimal(Time), "% of time, ", decimal(Words), "% of words"];
         #{time_ns := Time} -> [decimal(Time), "% of total"];
         #{words := Words} -> [decimal(Words), "% of total"];
         #{} -> [decimal(maps:get(calls, Percent)), "% of total"]
@@ -38,7 +41,8 @@ table(#{lines := Lines} = Section, Device) ->
     Last = [Total || {_, _, Total} <- Columns],
     {Titles, Rows} = bracketed([Title || {Title, _, _} <- Columns], Cells ++ [Last]),
     emberl_table:table([{"FUNCTION", text} | [{Title, figure} || Title <- Titles]],
-                       [[name(Line) | Row] || {Line, Row} <- lists:zip(Lines ++ [none], Rows)], Device).
+                       [[name(Line) | Row] || {Line, Row} <- lists:zip(Lines ++ [none], Rows)],
+                       Device).
 
 name(none) -> "";
 name(#{mfa := MFA}) -> emberl_table:mfa(MFA).
@@ -77,7 +81,8 @@ decimal(Value) -> io_lib:format("~.2f", [float(Value)]).
 %% Percentages stand in brackets, aligned within them.
 bracketed(Titles, Rows) ->
     Width = lists:max([5 | [string:length(Text) || Row <- Rows, {percent, Text} <- Row]]),
-    {[bracket(Title, Width) || Title <- Titles], [[bracket(Cell, Width) || Cell <- Row] || Row <- Rows]}.
+    {[bracket(Title, Width) || Title <- Titles],
+     [[bracket(Cell, Width) || Cell <- Row] || Row <- Rows]}.
 
 bracket({percent, Text}, Width) -> [$[, string:pad(Text, Width, leading), $]];
 bracket(Text, _Width) -> Text.
@@ -89,22 +94,28 @@ bracket(Text, _Width) -> Text.
 changes([], _Device) ->
     "Nothing was counted.\n";
 changes([#{delta := Delta} | _] = Changes, Device) ->
-    Shown = [{Title, Key} || {Title, Key} <- [{"CALLS", calls}, {"TIME (us)", time_ns}, {"WORDS", words}],
-                             is_map_key(Key, Delta)],
-    {_, Main} = lists:last([{none, calls} | [Column || {_, Key} = Column <- lists:reverse(Shown), Key =/= calls]]),
-    emberl_table:table([{"FUNCTION", text} | lists:append([change_columns(Title) || {Title, _} <- Shown])],
-                       [[name(Change) | lists:append([change_cells(Key, Change) || {_, Key} <- Shown])]
+    Shown = [{Title, Key}
+             || {Title, Key} <- [{"CALLS", calls}, {"TIME (us)", time_ns}, {"WORDS", words}],
+                is_map_key(Key, Delta)],
+    {_, Main} = lists:last([{none, calls} | [Column || {_, Key} = Column <- lists:reverse(Shown),
+                                                       Key =/= calls]]),
+    emberl_table:table([{"FUNCTION", text}
+                        | lists:append([change_columns(Title) || {Title, _} <- Shown])],
+                       [[name(Change)
+                         | lists:append([change_cells(Key, Change) || {_, Key} <- Shown])]
                         || Change <- by_change(Main, Changes)], Device).
 
 by_change(Key, Changes) ->
-    Sorted = lists:sort([{-abs(maps:get(Key, Delta)), MFA, Change} || #{mfa := MFA, delta := Delta} = Change <- Changes]),
+    Sorted = lists:sort([{-abs(maps:get(Key, Delta)), MFA, Change}
+                         || #{mfa := MFA, delta := Delta} = Change <- Changes]),
     [Change || {_, _, Change} <- Sorted].
 
 change_columns(Title) ->
     [{[Title, " BEFORE"], figure}, {"AFTER", figure}, {"CHANGE", figure}].
 
 change_cells(Key, #{before := Before, 'after' := After, delta := Delta}) ->
-    [plain(Key, maps:get(Key, Before)), plain(Key, maps:get(Key, After)), signed(Key, maps:get(Key, Delta))].
+    [plain(Key, maps:get(Key, Before)), plain(Key, maps:get(Key, After)),
+     signed(Key, maps:get(Key, Delta))].
 
 plain(time_ns, Ns) -> decimal(Ns / 1000);
 plain(_Key, Number) -> integer_to_list(Number).

@@ -17,8 +17,10 @@ parse(Given) ->
     try
         {ok, milliseconds(Given)}
     catch
-        _:_ -> {error, emberl_options:refusal(bad_time, Given, "a time is {{Year, Month, Day}, {Hour, Minute, "
-                   "Second}}, seconds since 1970, a text as 2026-12-31T23:59:59Z, now, or -10m; all in UTC")}
+        _:_ -> {error, emberl_options:refusal(
+                         bad_time, Given,
+                         "a time is {{Year, Month, Day}, {Hour, Minute, Second}}, seconds since "
+                         "1970, a text as 2026-12-31T23:59:59Z, now, or -10m; all in UTC")}
     end.
 
 milliseconds(now) -> now_ms();
@@ -34,7 +36,8 @@ of_text([$- | Ago]) ->
     true = Number >= 0,
     now_ms() - Number * unit(Unit);
 of_text([_, _, _, _, $-, _, _, $-, _, _ | _] = Text) ->
-    [Year, Month, Day] = [list_to_integer(Part) || Part <- string:lexemes(lists:sublist(Text, 10), "-")],
+    [Year, Month, Day] = [list_to_integer(Part)
+                          || Part <- string:lexemes(lists:sublist(Text, 10), "-")],
     true = calendar:valid_date(Year, Month, Day), % OTP 29 takes a month 13 for January
     of_texts([Text ++ End || End <- ["", "Z", ":00Z", "T00:00:00Z"]]).
 

@@ -4,9 +4,9 @@
 %%
 %% From ERTS 15.1 on (OTP 27.1) we trace in sessions of our own and see nothing
 %% of others. One session traces processes: when the collections of a process are traced
-%% in two, the VM crashes (erlang/otp#11624), so we refuse where another does. Each target has a second
-%% session, which traces no process: its meta breakpoint tells us that the
-%% target is called and when that call ends. Two sessions, since the tracer's
+%% in two, the VM crashes (erlang/otp#11624), so we refuse where another does. Each
+%% target has a second session, which traces no process: its meta breakpoint tells us
+%% that the target is called and when that call ends. Two sessions, since the tracer's
 %% state is the session's, and tells the targets apart.
 %%
 %% Before that there is one trace for the node. Meta breakpoints there have
@@ -16,9 +16,10 @@
 %% as ours by that, and not taken for another's.
 -module(emberl_trace).
 
--export([uses_sessions/0, other_tracer/0, other_collector/1, stack_layout/0, own_modules/0, open/1, close/1, hold/0, let_go/1, count/2, end_counts/1,
-         clear_remains/0, probe/1, set_modules/2, set_all_modules/2, clear_modules/1, is_disturbed/2, set_target/3, renew_targets/1, clear_target/3,
-         set_process/2, clear_process/2, without_collections/1]).
+-export([uses_sessions/0, other_tracer/0, other_collector/1, stack_layout/0, own_modules/0, open/1,
+         close/1, hold/0, let_go/1, count/2, end_counts/1, clear_remains/0, probe/1, set_modules/2,
+         set_all_modules/2, clear_modules/1, is_disturbed/2, set_target/3, renew_targets/1,
+         clear_target/3, set_process/2, clear_process/2, without_collections/1]).
 -export_type([trace/0, counts/0]).
 
 -define(TRACER, emberl_nif).
@@ -233,7 +234,8 @@ set_modules(#{main := Main}, Modules) ->
 
 set_loaded(Main, all) ->
     pattern(Main, {'_', '_', '_'}, true, [local]),
-    [pattern(Main, {Module, '_', '_'}, false, [local]) || Module <- [emberl_calibrate | own_modules()]],
+    [pattern(Main, {Module, '_', '_'}, false, [local])
+     || Module <- [emberl_calibrate | own_modules()]],
     ok;
 set_loaded(Main, Modules) ->
     [pattern(Main, {Module, '_', '_'}, true, [local]) || Module <- Modules -- own_modules()],
@@ -308,7 +310,8 @@ set_meta(Main, Session, {Module, _, _} = MFA) ->
 %% as soon as there is such a function.
 -spec renew_targets(trace()) -> ok.
 renew_targets(#{generation := Generation, main := legacy, targets := Targets}) ->
-    [set_meta(Generation, Target, MFA) || {Target, MFA} <- maps:to_list(Targets), is_lost(legacy, MFA)],
+    [set_meta(Generation, Target, MFA)
+     || {Target, MFA} <- maps:to_list(Targets), is_lost(legacy, MFA)],
     ok;
 renew_targets(#{main := Main, targets := Targets}) ->
     [renew(Main, Session, MFA) || {Session, MFA} <- maps:values(Targets),
@@ -405,7 +408,8 @@ info(Session, What, Item) -> trace:info(Session, What, Item).
 -spec other_collector([pid()]) -> none | {process, pid(), term()} | {new_processes, term()}.
 other_collector(Pids) ->
     case uses_sessions() of
-        true -> other_collector(collector_of_new(), Pids, erlang:monotonic_time(millisecond) + ?LOOK_MS);
+        true -> other_collector(collector_of_new(), Pids,
+                                erlang:monotonic_time(millisecond) + ?LOOK_MS);
         false -> none
     end.
 

@@ -75,7 +75,8 @@ names(Pids, Within) ->
 -spec flag(emberl_trace:trace(), [pid()], fun(() -> boolean()), non_neg_integer()) -> counts().
 flag(Trace, Pids, IsOpen, Within) ->
     Counters = counters:new(3, []),
-    {Flagger, Monitor} = spawn_opt(fun() -> flag_all(Trace, Pids, IsOpen, Counters) end, [monitor, {priority, high}]),
+    {Flagger, Monitor} = spawn_opt(fun() -> flag_all(Trace, Pids, IsOpen, Counters) end,
+                                   [monitor, {priority, high}]),
     receive {'DOWN', Monitor, process, Flagger, _} -> ok
     after Within -> erlang:demonitor(Monitor, [flush])
     end,
@@ -87,7 +88,9 @@ flag(Trace, Pids, IsOpen, Within) ->
 flag_all(Trace, Pids, IsOpen, Counters) ->
     process_flag(sensitive, true),
     link(whereis(emberl_control)),
-    Flaggers = [spawn_opt(fun() -> flag_one(Trace, Pid, IsOpen, Counters) end, [link, monitor, {priority, high}]) || Pid <- Pids],
+    Flaggers = [spawn_opt(fun() -> flag_one(Trace, Pid, IsOpen, Counters) end,
+                          [link, monitor, {priority, high}])
+                || Pid <- Pids],
     [receive {'DOWN', Monitor, process, _, _} -> ok end || {_, Monitor} <- Flaggers],
     unlink(whereis(emberl_control)).
 

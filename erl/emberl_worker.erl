@@ -7,7 +7,8 @@
 -export_type([worker/0, outcome/0]).
 
 -opaque worker() :: {pid(), reference(), reference()}. % monitor, tag of its messages
--type outcome() :: {ok, term()} | {error | exit | throw, term(), list()} | {killed, term()} | timeout.
+-type outcome() :: {ok, term()} | {error | exit | throw, term(), list()}
+                 | {killed, term()} | timeout.
 
 -spec start(emberl_call:call()) -> worker().
 start(Call) ->
