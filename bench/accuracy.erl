@@ -5,8 +5,8 @@
 %% all alike; medians over the rounds.
 %%
 %% ROUNDS: of emberl (default 7). SLOW_ROUNDS: of the other tools (1); 0 leaves
-%% them out. WORK: only works with this in their name. PERF: 0 leaves perf out. EFLAMBE_EBIN: where eflambe
-%% and meck are, to have it measured too.
+%% them out. WORK: only works with this in their name. PERF: 0 leaves perf out.
+%% EFLAMBE_EBIN: where eflambe and meck are, to have it measured too.
 -module(accuracy).
 
 -export([main/0, report/1]).
@@ -32,14 +32,16 @@ number(Name, Default) ->
     list_to_integer(os:getenv(Name, integer_to_list(Default))).
 
 works() ->
-    [Work || {Name, _} = Work <- ?WORKS:works(), string:find(Name, os:getenv("WORK", "")) =/= nomatch].
+    [Work || {Name, _} = Work <- ?WORKS:works(),
+             string:find(Name, os:getenv("WORK", "")) =/= nomatch].
 
 %% {Tool, rounds}
 tools() ->
     Slow = number("SLOW_ROUNDS", 1),
     Others = [fprof, eprof] ++ [tprof || code:is_loaded(tprof) =/= false]
         ++ [eflambe || code:ensure_loaded(eflambe) =:= {module, eflambe}],
-    [{Tool, number("ROUNDS", 7)} || Tool <- [emberl, raw]] ++ [{Tool, Slow} || Tool <- Others, Slow > 0].
+    [{Tool, number("ROUNDS", 7)} || Tool <- [emberl, raw]]
+        ++ [{Tool, Slow} || Tool <- Others, Slow > 0].
 
 heading(raw) -> "raw";
 heading(emberl) -> "emberl       ";
@@ -54,7 +56,8 @@ column(_) -> "~10s".
 measure(Name, Parts, Tools) ->
     Owners = owners(Parts),
     Rounds = lists:max([N || {_, N} <- Tools]),
-    Shares = [round_of(Parts, Owners, [T || {T, N} <- Tools, N >= Round]) || Round <- lists:seq(1, Rounds)],
+    Shares = [round_of(Parts, Owners, [T || {T, N} <- Tools, N >= Round])
+              || Round <- lists:seq(1, Rounds)],
     True = quantile(0.5, [T || {T, _} <- Shares]),
     {Name, True, [{Tool, middle(of_tool(Tool, Shares))} || {Tool, _} <- Tools]}.
 
@@ -111,13 +114,16 @@ share_by(emberl, Parts, Owners) -> of_profile(profile(Parts, true), Owners);
 share_by(raw, Parts, Owners) -> of_profile(profile(Parts, false), Owners);
 share_by(tprof, Parts, Owners) ->
     {_, {call_time, Rows}} = tprof:profile(both(Parts), #{type => call_time, report => return}),
-    of_functions([{{M, F, A}, lists:sum([T || {_, _, T} <- Processes])} || {M, F, A, Processes} <- Rows], Owners);
+    of_functions([{{M, F, A}, lists:sum([T || {_, _, T} <- Processes])}
+                  || {M, F, A, Processes} <- Rows], Owners);
 share_by(eprof, Parts, Owners) -> of_functions(eprof_times(both(Parts)), Owners);
 share_by(fprof, Parts, Owners) -> of_functions(fprof_times(both(Parts)), Owners);
 share_by(eflambe, Parts, Owners) -> of_stacks(eflambe_stacks(both(Parts)), Owners).
 
 profile(Parts, Compensate) ->
-    in_process(fun() -> emberl:apply(both(Parts), #{return => profile, compensate => Compensate}) end).
+    in_process(fun() ->
+                       emberl:apply(both(Parts), #{return => profile, compensate => Compensate})
+               end).
 
 %% Which stacks are the first part's, which the second's: those with its function.
 of_profile(Profile, _Owners) ->
@@ -170,13 +176,15 @@ eprof_times(Fun) ->
                     file:delete(File),
                     [{mfa(MFA), list_to_integer(T)}
                      || Line <- string:lexemes(binary_to_list(Text), "\n"),
-                        {match, [MFA, T]} <- [re:run(Line, "^(\\S+/\\d+)\\s+\\d+\\s+\\S+\\s+(\\d+)\\s",
-                                                     [{capture, all_but_first, list}])]]
+                        {match, [MFA, T]}
+                            <- [re:run(Line, "^(\\S+/\\d+)\\s+\\d+\\s+\\S+\\s+(\\d+)\\s",
+                                       [{capture, all_but_first, list}])]]
             end).
 
 mfa(Text) ->
     {ok, Tokens, _} = erl_scan:string("fun " ++ Text ++ "."),
-    {ok, [{'fun', _, {function, {atom, _, M}, {atom, _, F}, {integer, _, A}}}]} = erl_parse:parse_exprs(Tokens),
+    {ok, [{'fun', _, {function, {atom, _, M}, {atom, _, F}, {integer, _, A}}}]} =
+        erl_parse:parse_exprs(Tokens),
     {M, F, A}.
 
 fprof_times(Fun) ->
@@ -196,7 +204,8 @@ eflambe_stacks(Fun) ->
     Directory = scratch("eflambe"),
     ok = filelib:ensure_dir(filename:join(Directory, "x")),
     quietly(fun() ->
-                    eflambe:apply({Fun, []}, [{output_directory, Directory}, {output_format, brendan_gregg}]),
+                    eflambe:apply({Fun, []},
+                                  [{output_directory, Directory}, {output_format, brendan_gregg}]),
                     [File] = filelib:wildcard(filename:join(Directory, "*")),
                     {ok, Text} = file:read_file(File),
                     file:del_dir_r(Directory),
@@ -224,7 +233,8 @@ quietly(Fun) ->
 
 print({Name, True, Shares}, Tools) ->
     io:format("~-28s~8.1f", [Name, True]),
-    _ = [io:format("~10s~s", [share_text(proplists:get_value(Tool, Shares)), plus_minus(Tool, Shares)])
+    _ = [io:format("~10s~s",
+                   [share_text(proplists:get_value(Tool, Shares)), plus_minus(Tool, Shares)])
          || {Tool, _} <- Tools],
     io:format("~n"),
     {Name, True, Shares}.

@@ -46,10 +46,12 @@ samples(Perf) ->
                             "erl +JPperf true +S 1 -noshell -pa ~ts -s ~s work 2>&1",
                             [Perf, File, Paths, ?MODULE]),
     [OsPid | _] = string:lexemes(os:cmd(lists:flatten(Command)), "\n") ++ [""],
-    Text = os:cmd(lists:flatten(io_lib:format("~ts script -i ~ts -F comm,ip,sym 2>/dev/null", [Perf, File]))),
+    Text = os:cmd(lists:flatten(io_lib:format("~ts script -i ~ts -F comm,ip,sym 2>/dev/null",
+                                              [Perf, File]))),
     _ = [file:delete(F) || F <- [File | filelib:wildcard("/tmp/{perf,jit}-" ++ OsPid ++ ".*")]],
     [[symbol(Line) || Line <- Chain]
-     || Sample <- string:split(Text, "\n\n", all), [Thread | Chain] <- [string:lexemes(Sample, "\n")],
+     || Sample <- string:split(Text, "\n\n", all),
+        [Thread | Chain] <- [string:lexemes(Sample, "\n")],
         re:run(Thread, "_sche?d?|erts_[sd]") =/= nomatch].
 
 %% An address and a name.
@@ -81,7 +83,8 @@ is_collection(Chain) ->
 
 by_function(Samples) ->
     Count = lists:foldl(fun add_sample/2, #{}, Samples),
-    lists:reverse(lists:keysort(2, [{Name, 100 * N / length(Samples)} || {Name, N} <- maps:to_list(Count)])).
+    lists:reverse(lists:keysort(2, [{Name, 100 * N / length(Samples)}
+                                    || {Name, N} <- maps:to_list(Count)])).
 
 add_sample(["$global" ++ _ | _], Count) -> Count;
 add_sample(["$" ++ Name | _], Count) -> maps:update_with(Name, fun(N) -> N + 1 end, 1, Count);
@@ -96,7 +99,8 @@ emberl() ->
     Profile = emberl:apply({fun compile/1, [Forms]}, #{return => profile}),
     Functions = emberl_profile:functions(Profile),
     {Own, Gc} = {sum(own_ns, Functions), sum(gc_ns, Functions)},
-    Sorted = lists:reverse(lists:keysort(1, [{T, name(MFA)} || #{mfa := MFA, own_ns := T} <- Functions])),
+    Sorted = lists:reverse(lists:keysort(1, [{T, name(MFA)}
+                                             || #{mfa := MFA, own_ns := T} <- Functions])),
     {100 * Gc / (Own + Gc), [Name || {_, Name} <- Sorted]}.
 
 sum(Key, Rows) -> lists:sum([maps:get(Key, Row) || Row <- Rows]).

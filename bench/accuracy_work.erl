@@ -3,14 +3,15 @@
 -module(accuracy_work).
 
 -export([works/0, both/4, timed/4, is_first/1, is_second/1]).
--export([tiny_calls/1, big_bif/1, deep/1, flat/1, funs/1, local_calls/1, map_updates/1, arithmetic/1,
-         binary_building/1, list_building/1, processes_calling/1, processes_hashing/1, allocate/1,
-         bignums/1, exceptions/1, sorting/1, matching/1, scanning/1, encoding/1, child_calling/2,
-         child_hashing/2, small_functions/1, large_functions/1]).
+-export([tiny_calls/1, big_bif/1, deep/1, flat/1, funs/1, local_calls/1, map_updates/1,
+         arithmetic/1, binary_building/1, list_building/1, processes_calling/1, processes_hashing/1,
+         allocate/1, bignums/1, exceptions/1, sorting/1, matching/1, scanning/1, encoding/1,
+         child_calling/2, child_hashing/2, small_functions/1, large_functions/1]).
 
 %% {Name, {First, Second}}: functions and their arguments.
 works() ->
-    Text = lists:append(lists:duplicate(400, "f(X, Y) -> {X + 1, [Y | g(\"text\", 17.5)], <<1, 2>>}. ")),
+    Text = lists:append(lists:duplicate(400,
+                                        "f(X, Y) -> {X + 1, [Y | g(\"text\", 17.5)], <<1, 2>>}. ")),
     Binary = binary:copy(<<"abcdefgh">>, 65536),
     Term = [{I, integer_to_list(I), [a, b, <<"text">>]} || I <- lists:seq(1, 12000)],
     Numbers = [(I * 7919) rem 10007 || I <- lists:seq(1, 5000)],
@@ -43,8 +44,9 @@ is_first(Function) ->
                             child_calling, allocate, exceptions, scanning, small_functions]).
 
 is_second(Function) ->
-    lists:member(Function, [big_bif, flat, local_calls, arithmetic, list_building, processes_hashing,
-                            child_hashing, bignums, sorting, encoding, large_functions]).
+    lists:member(Function,
+                 [big_bif, flat, local_calls, arithmetic, list_building, processes_hashing,
+                  child_hashing, bignums, sorting, encoding, large_functions]).
 
 %% ---- the parts ----
 

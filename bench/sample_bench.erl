@@ -27,7 +27,8 @@ start() ->
     Requests = counters:new(1, [write_concurrency]),
     Servers = [spawn_link(?MODULE, server, []) || _ <- lists:seq(1, 4)],
     Latencies = ets:new(latencies, [public, duplicate_bag, {write_concurrency, true}]),
-    [spawn_link(?MODULE, client, [Server, Requests, Latencies]) || Server <- Servers, _ <- lists:seq(1, 5)],
+    [spawn_link(?MODULE, client, [Server, Requests, Latencies])
+     || Server <- Servers, _ <- lists:seq(1, 5)],
     spawn_link(?MODULE, spawner, [Requests]),
     {Requests, Latencies}.
 
@@ -60,13 +61,17 @@ nth(_Share, []) -> 0;
 nth(Share, Sorted) -> lists:nth(max(1, ceil(Share * length(Sorted))), Sorted).
 
 report(Budget, Pairs) ->
-    io:format("~nbudget ~.1f %, medians of ~b pairs (and half of them)~n", [100 * Budget, length(Pairs)]),
-    line("throughput lost", [100 * (1 - With / Without) || {#{rate := Without}, #{rate := With}} <- Pairs]),
+    io:format("~nbudget ~.1f %, medians of ~b pairs (and half of them)~n",
+              [100 * Budget, length(Pairs)]),
+    line("throughput lost",
+         [100 * (1 - With / Without) || {#{rate := Without}, #{rate := With}} <- Pairs]),
     line("p50 longer by", [longer(p50, Pair) || Pair <- Pairs]),
     line("p99 longer by", [longer(p99, Pair) || Pair <- Pairs]),
     line("stated cost", [100 * Stated || {_, #{stated := Stated}} <- Pairs]),
-    io:format("~-18s ~8.1f~n", ["windows a second", lists:sum([Windows || {_, #{windows := Windows}} <- Pairs])
-                                / (length(Pairs) * ?MEASURE_MS / 1000)]).
+    io:format("~-18s ~8.1f~n",
+              ["windows a second",
+               lists:sum([Windows || {_, #{windows := Windows}} <- Pairs])
+                   / (length(Pairs) * ?MEASURE_MS / 1000)]).
 
 longer(Key, {Without, With}) ->
     100 * (maps:get(Key, With) / max(1, maps:get(Key, Without)) - 1).

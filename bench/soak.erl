@@ -22,7 +22,8 @@ main() ->
     [spawn_link(?MODULE, client, [Pid, N]) || N <- lists:seq(1, 4)],
     spawn_link(?MODULE, spawner, []),
     io:format("~6s ~9s ~9s ~5s ~7s ~6s ~9s ~6s ~5s ~8s ~6s~n",
-              ["minute", "rss KiB", "VM KiB", "fds", "threads", "atoms", "processes", "ports", "cost", "windows", "errors"]),
+              ["minute", "rss KiB", "VM KiB", "fds", "threads", "atoms", "processes", "ports",
+               "cost", "windows", "errors"]),
     Readings = [minute(N, Sampler) || N <- lists:seq(1, Minutes)],
     ok = emberl:pause(Sampler),
     Status = emberl:status(Sampler),
@@ -45,7 +46,8 @@ minute(N, Sampler) ->
     #{rss := Rss, memory := Memory, fds := Fds, threads := Threads, atoms := Atoms,
       processes := Processes, ports := Ports} = Reading,
     io:format("~6b ~9b ~9b ~5b ~7b ~6b ~9b ~6b ~5.3f ~8b ~6b~n",
-              [N, Rss div 1024, Memory div 1024, Fds, Threads, Atoms, Processes, Ports, Cost, Windows, Errors]),
+              [N, Rss div 1024, Memory div 1024, Fds, Threads, Atoms, Processes, Ports, Cost,
+               Windows, Errors]),
     Reading.
 
 %% Once a second.
@@ -72,7 +74,8 @@ reading() ->
 status_number(Key) ->
     {ok, Text} = file:read_file("/proc/self/status"),
     [Number] = [hd(Words) || Line <- string:split(Text, "\n", all),
-                             [K | Words] <- [string:lexemes(binary_to_list(Line), "\t ")], K =:= Key],
+                             [K | Words] <- [string:lexemes(binary_to_list(Line), "\t ")],
+                             K =:= Key],
     list_to_integer(Number).
 
 %% Bytes may vary a little. What is counted comes and goes, so its least is what stays.
@@ -94,13 +97,15 @@ least(Key, Readings) ->
 
 %% ---- the store ----
 
-slices(Store, #{windows := Windows, errors := Errors, store := #{written := Written, dropped := Dropped}}) ->
+slices(Store, #{windows := Windows, errors := Errors,
+                store := #{written := Written, dropped := Dropped}}) ->
     {ok, Slices} = emberl_store:slices(Store),
     Stored = lists:sum([windows(File) || #{file := File} <- Slices]),
     [{io_lib:format("each of ~b slices is there, none was dropped", [Written]),
       Dropped =:= 0 andalso length(Slices) =:= Written},
      {"each begins where the one before has ended", follow(Slices)},
-     {io_lib:format("the slices have ~b windows, there were ~b and ~b failed", [Stored, Windows, Errors]),
+     {io_lib:format("the slices have ~b windows, there were ~b and ~b failed",
+                    [Stored, Windows, Errors]),
       Stored =:= Windows - Errors}].
 
 windows(File) ->

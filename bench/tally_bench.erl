@@ -12,13 +12,16 @@ main() ->
     emberl_calibrate:ensure(),
     Profilers = [tprof || code:which(tprof) =/= non_existing] ++ [emberl],
     [report(Profiler, Type, Pattern)
-     || Pattern <- [{?MODULE, '_', '_'}, {'_', '_', '_'}], Type <- [call_count, call_time, call_memory, all],
+     || Pattern <- [{?MODULE, '_', '_'}, {'_', '_', '_'}],
+        Type <- [call_count, call_time, call_memory, all],
         Profiler <- Profilers, Profiler =:= emberl orelse Type =/= all],
     halt().
 
 report(Profiler, Type, {Module, _, _} = Pattern) ->
-    Times = [milliseconds(Profiler, #{type => Type, pattern => Pattern, report => return}) || _ <- lists:seq(1, 5)],
-    io:format("~-6s  ~-11s  ~-11s  ~6.b ms~n", [Profiler, Type, what(Module), lists:nth(3, lists:sort(Times))]).
+    Times = [milliseconds(Profiler, #{type => Type, pattern => Pattern, report => return})
+             || _ <- lists:seq(1, 5)],
+    io:format("~-6s  ~-11s  ~-11s  ~6.b ms~n",
+              [Profiler, Type, what(Module), lists:nth(3, lists:sort(Times))]).
 
 what('_') -> "all modules";
 what(_) -> "one module".

@@ -11,7 +11,8 @@
 main() ->
     {ok, _} = application:ensure_all_started(emberl),
     Counter = counters:new(1, [write_concurrency]),
-    Workers = [spawn_link(fun() -> work(Counter) end) || _ <- lists:seq(1, erlang:system_info(schedulers))],
+    Workers = [spawn_link(fun() -> work(Counter) end)
+               || _ <- lists:seq(1, erlang:system_info(schedulers))],
     throughput(Counter), % warm up
     Rounds = [round_of(Counter)
               || _ <- lists:seq(1, list_to_integer(os:getenv("ROUNDS", "21")))],

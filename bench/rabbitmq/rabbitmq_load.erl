@@ -24,7 +24,8 @@ main([NodeText, PortText, RoundsText, SecondsText, OptionsText]) ->
     {?MODULE, Binary, File} = code:get_object_code(?MODULE),
     {module, ?MODULE} = rpc:call(Node, code, load_binary, [?MODULE, File, Binary]),
     _ = measure(Node, Milliseconds), % warms up
-    Pairs = [pair(Node, Milliseconds, Options, Round) || Round <- lists:seq(1, list_to_integer(RoundsText))],
+    Pairs = [pair(Node, Milliseconds, Options, Round)
+             || Round <- lists:seq(1, list_to_integer(RoundsText))],
     report(Pairs),
     halt().
 
@@ -83,7 +84,8 @@ top(Sampler) ->
         {error, _} -> [];
         Profile ->
             All = lists:sum([Own || #{own_ns := Own} <- emberl_profile:functions(Profile)]),
-            [{MFA, Own / max(1, All)} || #{mfa := MFA, own_ns := Own} <- emberl_profile:top(Profile, 25)]
+            [{MFA, Own / max(1, All)}
+             || #{mfa := MFA, own_ns := Own} <- emberl_profile:top(Profile, 25)]
     end.
 
 measure(Node, Milliseconds) ->
@@ -112,11 +114,14 @@ cpu(Node) ->
     (binary_to_integer(lists:nth(12, Fields)) + binary_to_integer(lists:nth(13, Fields))) / 100.
 
 client(Number, Milliseconds) ->
-    {ok, Connection} = amqp_connection:start(#amqp_params_network{port = persistent_term:get(?MODULE)}),
+    {ok, Connection} =
+        amqp_connection:start(#amqp_params_network{port = persistent_term:get(?MODULE)}),
     {ok, Channel} = amqp_connection:open_channel(Connection),
     Queue = <<"emberl-bench-", (integer_to_binary(Number))/binary>>,
-    #'queue.declare_ok'{} = amqp_channel:call(Channel, #'queue.declare'{queue = Queue, auto_delete = true}),
-    #'basic.consume_ok'{} = amqp_channel:subscribe(Channel, #'basic.consume'{queue = Queue}, self()),
+    #'queue.declare_ok'{} =
+        amqp_channel:call(Channel, #'queue.declare'{queue = Queue, auto_delete = true}),
+    #'basic.consume_ok'{} =
+        amqp_channel:subscribe(Channel, #'basic.consume'{queue = Queue}, self()),
     receive #'basic.consume_ok'{} -> ok end,
     [publish(Channel, Queue) || _ <- lists:seq(1, ?UNDER_WAY)],
     _ = consume(Channel, Queue, now_us() + 1000 * ?WARM_UP_MS, []),
@@ -145,7 +150,8 @@ now_us() -> erlang:monotonic_time(microsecond).
 %% ---- all pairs ----
 
 report(Pairs) ->
-    io:format("~nmedians of ~b pairs, with the sampler against without (quartiles)~n", [length(Pairs)]),
+    io:format("~nmedians of ~b pairs, with the sampler against without (quartiles)~n",
+              [length(Pairs)]),
     [io:format("~-8s ~ts~n", [Key, changes([maps:get(Key, With) / maps:get(Key, Without)
                                             || {Without, With} <- Pairs])])
      || Key <- [rate, p50, p99, cpu]],
@@ -153,7 +159,8 @@ report(Pairs) ->
     io:format("stated cost ~.3f %~n", [100 * median(Stated)]),
     Lost = [1 - maps:get(rate, With) / maps:get(rate, Without) || {Without, With} <- Pairs],
     io:format("throughput lost ~.3f %, mean of all pairs ~.3f %, stated mean ~.3f %~n",
-              [100 * median(Lost), 100 * lists:sum(Lost) / length(Lost), 100 * lists:sum(Stated) / length(Stated)]),
+              [100 * median(Lost), 100 * lists:sum(Lost) / length(Lost),
+               100 * lists:sum(Stated) / length(Stated)]),
     {_, #{status := Status, top := Top}} = lists:last(Pairs),
     io:format("~p~n", [Status]),
     [io:format("~6.2f %  ~p~n", [100 * Share, MFA]) || {MFA, Share} <- Top].

@@ -20,7 +20,8 @@ target_test_() ->
              {"a fun and its arguments", {fun emberl_work:pair/1, [1]},
               #{[pair] => 1, [pair, leaf] => 2}},
              {"a fun of many arguments",
-              {fun(A, B, C, D) -> emberl_work:leaf({A, B, C, D}) end, [1, 2, 3, 4]}, #{[leaf] => 1}}]].
+              {fun(A, B, C, D) -> emberl_work:leaf({A, B, C, D}) end, [1, 2, 3, 4]},
+              #{[leaf] => 1}}]].
 
 profile() -> #{return => profile, modules => [emberl_work]}.
 
@@ -42,7 +43,8 @@ target_text_test_() ->
 
 value_is_the_default_test() ->
     {Value, Printed} = in_directory(#{}, fun(#{output_directory := Directory}) ->
-        Result = emberl_test:quiet(fun() -> emberl:apply(?PAIR, #{output_directory => Directory}) end),
+        Result =
+            emberl_test:quiet(fun() -> emberl:apply(?PAIR, #{output_directory => Directory}) end),
         ?assertMatch([_], filelib:wildcard("*.html", Directory)),
         Result
     end),
@@ -90,7 +92,8 @@ flamegraph_is_the_file_test() ->
 %% ---- exceptions ----
 
 exception_test_() ->
-    [{atom_to_list(Class), fun() -> in_directory(#{}, fun(Options) -> raised(Class, Options) end) end}
+    [{atom_to_list(Class),
+      fun() -> in_directory(#{}, fun(Options) -> raised(Class, Options) end) end}
      || Class <- [throw, error, exit]].
 
 %% The graph is written first; then class, reason and stack are the function's.
@@ -100,7 +103,8 @@ raised(Class, #{output_directory := Directory} = Options) ->
     ?assertMatch([{Class, raised}, {Class, raised}], [element(1, Plain), element(1, Profiled)]),
     Frames = [Frame || {emberl_work, _, _, _} = Frame <- element(2, Plain)],
     ?assertEqual(Frames, lists:sublist(element(2, Profiled), length(Frames))),
-    ?assertEqual([], [M || {M, _, _, _} <- element(2, Profiled), lists:member(M, [emberl, emberl_call])]),
+    ?assertEqual([], [M || {M, _, _, _} <- element(2, Profiled),
+                           lists:member(M, [emberl, emberl_call])]),
     ?assertMatch([_], filelib:wildcard("*.html", Directory)).
 
 stack_of(Fun) ->
@@ -116,7 +120,8 @@ exception_returned_test() ->
             emberl:apply({emberl_work, uncaught, [error]}, Options),
         ?assertMatch({error, raised, [{emberl_work, raise, 1, _} | _]}, Result),
         ?assertEqual(raised, outcome(Profile)),
-        ?assertMatch(#{[uncaught] := 1, [uncaught, dig] := 3, [uncaught, dig, raise] := 1}, shape(Profile)),
+        ?assertMatch(#{[uncaught] := 1, [uncaught, dig] := 3, [uncaught, dig, raise] := 1},
+                     shape(Profile)),
         ?assert(filelib:is_regular(File))
     end).
 
@@ -186,7 +191,8 @@ cut(memory_limit) ->
                  (profile())#{memory_limit => 1 bsl 20, fold_recursion => false});
 cut(untraced) ->
     emberl_test:in_process(fun() ->
-        emberl:apply(fun() -> process_flag(sensitive, true), emberl_work:pair(1) end, #{return => profile})
+        emberl:apply(fun() -> process_flag(sensitive, true), emberl_work:pair(1) end,
+                     #{return => profile})
     end).
 
 %% The VM traces no process that has asked for privacy. It keeps that.
@@ -194,7 +200,9 @@ sensitive_test() ->
     Result = emberl_test:in_process(
                fun() ->
                        process_flag(sensitive, true),
-                       Refused = stack_of(fun() -> emberl:apply(fun() -> exit(was_run) end, profile()) end),
+                       Refused = stack_of(fun() ->
+                           emberl:apply(fun() -> exit(was_run) end, profile())
+                       end),
                        {Refused, process_flag(sensitive, true)}
                end),
     ?assertMatch({{{error, {bad_target, _, <<_/binary>>}}, _}, true}, Result).
@@ -204,7 +212,8 @@ sensitive_test() ->
 no_profile_test_() ->
     [{lists:flatten(io_lib:format("~p: ~p", [Why, Return])),
       fun() -> in_directory(#{return => Return}, fun(Options) -> no_profile(Why, Options) end) end}
-     || Why <- [too_deep, stopped, killed], Return <- [value, all, data, filename, flamegraph, profile]].
+     || Why <- [too_deep, stopped, killed],
+        Return <- [value, all, data, filename, flamegraph, profile]].
 
 no_profile(Why, #{return := Return} = Options) ->
     logger:set_primary_config(level, none),
@@ -250,7 +259,8 @@ again({Class, Reason, Stack}) -> erlang:raise(Class, Reason, Stack).
 refused_test_() ->
     [{lists:flatten(io_lib:format("~0p", [Target])), fun() -> refused(Target) end}
      || Target <- [{emberl_work, leaf, 1}, {emberl_work, leaf, []}, {emberl_work, no_such, []},
-                   {no_such_module, f, []}, {emberl_work, chain_b, [1]}, {emberl_work, leaf, [1 | 2]},
+                   {no_such_module, f, []}, {emberl_work, chain_b, [1]},
+                   {emberl_work, leaf, [1 | 2]},
                    {"emberl_work", leaf, [1]}, {fun(_) -> ok end, []}, {fun() -> ok end, 1},
                    {fun() -> ok end, [1 | 2]}, fun(_) -> ok end, {leaf, [1]}, emberl_work, [], 1]].
 
@@ -289,8 +299,10 @@ uncertainty_test() ->
                           Profile = emberl:apply({emberl_work, loop, [Loops]},
                                                  (profile())#{compensate => Compensate}),
                           [?assert(U >= 0 andalso Own >= 0)
-                           || #{uncertainty_ns := U, own_ns := Own} <- emberl_profile:stacks(Profile)],
-                          lists:sum([U || #{uncertainty_ns := U} <- emberl_profile:functions(Profile)])
+                           || #{uncertainty_ns := U, own_ns := Own}
+                                  <- emberl_profile:stacks(Profile)],
+                          lists:sum([U || #{uncertainty_ns := U}
+                                              <- emberl_profile:functions(Profile)])
                   end,
     ?assert(Uncertainty(100, true) > 0),
     ?assert(Uncertainty(10000, true) > Uncertainty(100, true)),
@@ -300,18 +312,21 @@ uncertainty_test() ->
 sums_test_() ->
     [{lists:flatten(io_lib:format("compensate ~p", [Compensate])),
       fun() ->
-              Profile = emberl:apply({emberl_work, grow, [3000]}, (profile())#{compensate => Compensate}),
+              Profile = emberl:apply({emberl_work, grow, [3000]},
+                                     (profile())#{compensate => Compensate}),
               sums(Compensate, Profile)
       end} || Compensate <- [true, false]].
 
 sums(Compensate, Profile) ->
-    #{raw_ns := Raw, compensated_ns := Compensated, duration_ns := Duration} = emberl_profile:info(Profile),
+    #{raw_ns := Raw, compensated_ns := Compensated, duration_ns := Duration} =
+        emberl_profile:info(Profile),
     Stacks = emberl_profile:stacks(Profile),
     Functions = emberl_profile:functions(Profile),
     Sum = fun(Key, Rows) -> lists:sum([maps:get(Key, Row) || Row <- Rows]) end,
     Own = Sum(own_ns, Stacks),
     ?assertEqual(Raw - Compensated, Own),
-    ?assert(Own + Compensated + Sum(gc_ns, Stacks) + Sum(off_cpu_ns, Stacks) =< Duration + length(Stacks)),
+    ?assert(Own + Compensated + Sum(gc_ns, Stacks) + Sum(off_cpu_ns, Stacks)
+                =< Duration + length(Stacks)),
     [?assertEqual(Sum(Key, Functions), Sum(Key, [S || #{stack := [_ | _]} = S <- Stacks]))
      || Key <- [calls, own_ns, off_cpu_ns, gc_ns, words]],
     Compensate orelse ?assertEqual(0, Compensated).

@@ -22,7 +22,8 @@ share_test_() ->
 share(Metric, Stack, Function, Argument) ->
     Profile = emberl_test:profile({emberl_work, Function, [Argument]}, #{modules => [emberl_work]}),
     Rows = emberl_profile:stacks(Profile),
-    Own = [maps:get(Metric, Row) || #{stack := MFAs} = Row <- Rows, [F || {_, F, _} <- MFAs] =:= Stack],
+    Own = [maps:get(Metric, Row)
+           || #{stack := MFAs} = Row <- Rows, [F || {_, F, _} <- MFAs] =:= Stack],
     lists:sum(Own) / lists:sum([maps:get(Metric, Row) || Row <- Rows]).
 
 %% Waiting is told from being preempted: what is short of a processor is not waiting.
@@ -31,10 +32,12 @@ waiting_test_() ->
 
 waiting() ->
     ?assertMatch(#{waiting := true}, emberl_nif:stats()),
-    Others = [spawn_link(fun emberl_work:forever/0) || _ <- lists:seq(1, 2 * erlang:system_info(schedulers))],
+    Others = [spawn_link(fun emberl_work:forever/0)
+              || _ <- lists:seq(1, 2 * erlang:system_info(schedulers))],
     Profile = emberl_test:profile({emberl_work, wait_and_burn, [200]}, #{modules => [emberl_work]}),
     [unlink_and_kill(Pid) || Pid <- Others],
-    ByName = maps:from_list([{F, Row} || #{mfa := {_, F, _}} = Row <- emberl_profile:functions(Profile)]),
+    ByName = maps:from_list([{F, Row}
+                             || #{mfa := {_, F, _}} = Row <- emberl_profile:functions(Profile)]),
     #{wait_for := #{off_cpu_ns := Waited, waiting_ns := Waiting},
       count_down := #{off_cpu_ns := Preempted, waiting_ns := 0}} = ByName,
     ?assertEqual(Waited, Waiting),
@@ -52,8 +55,12 @@ binaries_test_() ->
 binaries() ->
     ?assertMatch(#{binaries := true}, emberl_nif:stats()),
     Profile = emberl_test:in_process(
-                fun() -> emberl_test:profile({emberl_work, binaries, [8000000]}, #{modules => [emberl_work]}) end),
-    Bytes = [{F, B} || #{mfa := {_, F, _}, binary_bytes := B} <- emberl_profile:functions(Profile), B > 0],
+                fun() ->
+                        emberl_test:profile({emberl_work, binaries, [8000000]},
+                                            #{modules => [emberl_work]})
+                end),
+    Bytes = [{F, B}
+             || #{mfa := {_, F, _}, binary_bytes := B} <- emberl_profile:functions(Profile), B > 0],
     ?assertMatch([{large_binary, B}] when B >= 8000000 andalso B < 8001000, Bytes).
 
 %% What there was before the first collection is not known, but not more than what
@@ -66,13 +73,16 @@ captured_binaries() ->
                                          #{return => profile, modules => [emberl_work]}),
     emberl_test:in_process(fun() -> emberl_work:binaries(16000000) end),
     {ok, [Profile]} = emberl:await(Capture, infinity),
-    [Bytes] = [B || #{mfa := {_, large_binary, _}, binary_bytes := B} <- emberl_profile:functions(Profile)],
+    [Bytes] = [B || #{mfa := {_, large_binary, _}, binary_bytes := B}
+                        <- emberl_profile:functions(Profile)],
     ?assert(Bytes > 15500000 andalso Bytes =< 16000000, Bytes).
 
 %% A collection's time is told apart, where it happened.
 collection_test() ->
     Profile = emberl_test:in_process(
-                fun() -> emberl_test:profile({emberl_work, collect, []}, #{modules => [emberl_work]}) end),
+                fun() ->
+                        emberl_test:profile({emberl_work, collect, []}, #{modules => [emberl_work]})
+                end),
     Functions = emberl_profile:functions(Profile),
     [Collect] = [Gc || #{mfa := {emberl_work, collect, 0}, gc_ns := Gc} <- Functions],
     ?assert(Collect > 0).

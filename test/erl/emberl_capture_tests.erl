@@ -26,7 +26,8 @@ capture_and(MFA, Calls, Fun) ->
     captured(Capture).
 
 setup() ->
-    code:ensure_modules_loaded([emberl_work, emberl_work_other, emberl_test_nif, emberl_test_server]).
+    code:ensure_modules_loaded([emberl_work, emberl_work_other, emberl_test_nif,
+                                emberl_test_server]).
 
 all_test_() ->
     {setup, fun setup/0, [counts(), targets(), ends(), several(), waiting(), refusals()]}.
@@ -57,7 +58,8 @@ concurrent(N) ->
       end).
 
 beyond() ->
-    Profiles = capture_and(?MFA(pair, 1), 2, fun() -> [emberl_work:pair(I) || I <- [1, 2, 3, 4]] end),
+    Profiles = capture_and(?MFA(pair, 1), 2,
+                           fun() -> [emberl_work:pair(I) || I <- [1, 2, 3, 4]] end),
     ?assertEqual([#{[pair] => 1, [pair, leaf] => 2}, #{[pair] => 1, [pair, leaf] => 2}],
                  [shape(P) || P <- Profiles]).
 
@@ -69,7 +71,8 @@ fewer() ->
 recursion() ->
     Profiles = capture_and(?MFA(deep_leaf, 1), 2,
                            fun() -> emberl_work:deep_leaf(3), emberl_work:deep_leaf(1) end),
-    ?assertEqual([#{[deep_leaf] => 4, [deep_leaf, leaf] => 3}, #{[deep_leaf] => 2, [deep_leaf, leaf] => 1}],
+    ?assertEqual([#{[deep_leaf] => 4, [deep_leaf, leaf] => 3},
+                  #{[deep_leaf] => 2, [deep_leaf, leaf] => 1}],
                  [shape(P) || P <- Profiles]).
 
 tail_recursion() ->
@@ -84,7 +87,8 @@ order() ->
         Second ! second,
         emberl_test:wait_dead(Second),
         First ! first,
-        ?assertEqual([{ok, second}, {ok, first}], [Result || #{result := Result} <- captured(Capture)])
+        ?assertEqual([{ok, second}, {ok, first}],
+                     [Result || #{result := Result} <- captured(Capture)])
     end).
 
 waiting_for(Message) ->
@@ -165,7 +169,8 @@ fun_function() ->
 %% ---- how calls end ----
 
 ends() ->
-    [[{"raises " ++ atom_to_list(Class), fun() -> raises(Class) end} || Class <- [throw, error, exit]],
+    [[{"raises " ++ atom_to_list(Class), fun() -> raises(Class) end}
+      || Class <- [throw, error, exit]],
      {"never returns", fun never_returns/0},
      {"timeout before any call", fun no_call/0},
      {"memory limit", {timeout, 60, fun memory_limit/0}},
@@ -181,7 +186,8 @@ raises(Class) ->
               ?assertMatch({Class, raised, _}, Result),
               ?assert(filelib:is_regular(File)),
               ?assertEqual(raised, outcome(Profile)),
-              ?assertEqual(#{[uncaught] => 1, [uncaught, dig] => 3, [uncaught, dig, raise] => 1}, shape(Profile))
+              ?assertEqual(#{[uncaught] => 1, [uncaught, dig] => 3, [uncaught, dig, raise] => 1},
+                           shape(Profile))
       end).
 
 never_returns() ->
@@ -195,7 +201,8 @@ never_returns() ->
     ?assert(N > 1 andalso abs(N - Leaves) =< 1).
 
 no_call() ->
-    ?assertEqual({incomplete, timeout, []}, emberl:capture(?MFA(forever, 0), 1, (profiles())#{timeout => 50})).
+    ?assertEqual({incomplete, timeout, []},
+                 emberl:capture(?MFA(forever, 0), 1, (profiles())#{timeout => 50})).
 
 %% More stacks than a MiB can hold.
 memory_limit() ->
@@ -268,7 +275,8 @@ two_of_one() ->
     Two = start(?MFA(deep_leaf, 1), 2, profiles()),
     emberl_work:deep_leaf(2),
     emberl_work:deep_leaf(1),
-    Shapes = [#{[deep_leaf] => 3, [deep_leaf, leaf] => 2}, #{[deep_leaf] => 2, [deep_leaf, leaf] => 1}],
+    Shapes = [#{[deep_leaf] => 3, [deep_leaf, leaf] => 2},
+              #{[deep_leaf] => 2, [deep_leaf, leaf] => 1}],
     ?assertEqual(lists:sublist(Shapes, 1), [shape(P) || P <- captured(One)]),
     ?assertEqual(Shapes, [shape(P) || P <- captured(Two)]).
 
@@ -413,7 +421,8 @@ with_versions(Fun) ->
 load_version(N) ->
     Text = lists:flatten(io_lib:format("version() -> ~b.", [N])),
     code:purge(emberl_versions),
-    {module, _} = code:load_binary(emberl_versions, "", emberl_test:compile(emberl_versions, [Text])).
+    {module, _} = code:load_binary(emberl_versions, "",
+                                   emberl_test:compile(emberl_versions, [Text])).
 
 while_called(Fun) ->
     Busy = emberl_test:busy(fun() -> emberl_versions:version() end),

@@ -14,8 +14,12 @@
 %% {Name, what is done}; each leaves the VM as it was.
 ends() ->
     [{"apply returns", fun() -> emberl:apply({emberl_work, pair, [1]}, profile()) end},
-     {"apply raises", fun() -> catch_all(fun() -> emberl:apply({emberl_work, uncaught, [exit]}, profile()) end) end},
-     {"apply is refused", fun() -> catch_all(fun() -> emberl:apply({emberl_work, leaf, []}, profile()) end) end},
+     {"apply raises",
+      fun() ->
+              catch_all(fun() -> emberl:apply({emberl_work, uncaught, [exit]}, profile()) end)
+      end},
+     {"apply is refused",
+      fun() -> catch_all(fun() -> emberl:apply({emberl_work, leaf, []}, profile()) end) end},
      {"apply times out", fun apply_timeout/0},
      {"the caller of apply is killed", fun() -> killed(fun forever_in_apply/0) end},
      {"a child of apply lives on", fun child_of_apply/0},
@@ -26,7 +30,8 @@ ends() ->
      {"capture times out", fun() -> emberl:capture(?FOREVER, 1, (profile())#{timeout => 30}) end},
      {"all are stopped", fun() -> forever_captured(), forever_captured(), emberl:stop() end},
      {"capture is refused", fun() -> emberl:capture({emberl_work, leaf, 7}) end},
-     {"who waits for a capture is killed", fun() -> killed(fun() -> emberl:capture(?FOREVER) end) end},
+     {"who waits for a capture is killed",
+      fun() -> killed(fun() -> emberl:capture(?FOREVER) end) end},
      {"who started a capture ends", fun() -> emberl_test:in_process(fun forever_captured/0) end},
      {"the server is killed", fun() -> server_killed(fun forever_captured/0) end},
      {"the server is killed in apply", fun server_killed_in_apply/0},
@@ -37,9 +42,11 @@ ends() ->
      {"the application is stopped", fun application_stopped/0},
      {"a window ends", fun() -> emberl_control:await(window(1), infinity) end},
      {"a window is stopped", fun() -> emberl_control:stop(window(infinity)) end},
-     {"who opened a window is killed", fun() -> killed(fun() -> window(infinity), emberl_work:forever() end) end},
+     {"who opened a window is killed",
+      fun() -> killed(fun() -> window(infinity), emberl_work:forever() end) end},
      {"all it records is killed", fun window_killed/0},
-     {"the server is killed in a window", fun() -> server_killed(fun() -> window(infinity) end) end},
+     {"the server is killed in a window",
+      fun() -> server_killed(fun() -> window(infinity) end) end},
      {"the janitor is killed in a window", fun() -> janitor_killed(window(infinity)) end},
      {"all are killed in a window", fun() -> all_killed(fun() -> window(infinity) end) end}].
 
@@ -170,7 +177,10 @@ server_killed(Start) ->
 
 server_killed_in_apply() ->
     logger:set_primary_config(level, none),
-    catch_all(fun() -> emberl:apply(fun() -> kill(emberl_control), emberl_work:pair(1) end, profile()) end),
+    catch_all(fun() ->
+                      emberl:apply(fun() -> kill(emberl_control), emberl_work:pair(1) end,
+                                   profile())
+              end),
     logger:set_primary_config(level, notice).
 
 janitor_killed(Capture) ->

@@ -65,7 +65,8 @@ run_test_() ->
     cases(fun emberl_test:with_directory/1,
           [{"expression", fun an_expression/1}, {"default name", fun default_name/1},
            {"raises", fun what_raises/1}, {"refused", fun what_cannot_run/1},
-           {"function", fun a_function/1}, {"scripts", fun scripts/1}, {"archive", fun an_archive/1},
+           {"function", fun a_function/1}, {"scripts", fun scripts/1},
+           {"archive", fun an_archive/1},
            {"options", fun run_options/1}, {"existing", fun existing_files_stay/1},
            {"end of the node", fun what_ends_the_node/1},
            {"signals", fun signals_leave_a_profile/1},
@@ -116,9 +117,11 @@ what_cannot_run(Directory) ->
 
 a_function(Directory) ->
     {0, _, <<>>} = shell(Directory, "emberl run lists:sort -q -o a.ember -- c b"),
-    ?assertMatch(#{target := <<"lists:sort/1">>}, emberl_profile:info(loaded(Directory, "a.ember"))),
+    ?assertMatch(#{target := <<"lists:sort/1">>},
+                 emberl_profile:info(loaded(Directory, "a.ember"))),
     {0, _, <<>>} = shell(Directory, "emberl run -q -o b.ember erlang:date/0"),
-    ?assertMatch(#{target := <<"erlang:date/0">>}, emberl_profile:info(loaded(Directory, "b.ember"))).
+    ?assertMatch(#{target := <<"erlang:date/0">>},
+                 emberl_profile:info(loaded(Directory, "b.ember"))).
 
 scripts(Directory) ->
     Body = "main(Arguments) -> io:format(\"~p~n\", [Arguments]).\n",
@@ -126,9 +129,11 @@ scripts(Directory) ->
      || {Name, Text} <- [{"a script", ["#!/usr/bin/env escript\n", Body]},
                          {"named.erl", ["-module(named).\n-export([main/1]).\n", Body]},
                          {"wrong.erl", "-module(wrong).\nmain() -> .\n"}]],
-    {0, <<"[\"x\",\"-e\"]\n">>, <<>>} = shell(Directory, "emberl run -q -o a.ember 'a script' -- x -e"),
+    {0, <<"[\"x\",\"-e\"]\n">>, <<>>} =
+        shell(Directory, "emberl run -q -o a.ember 'a script' -- x -e"),
     {0, <<"[]\n">>, <<>>} = shell(Directory, "emberl run -q -o b.ember named.erl"),
-    ?assertMatch(#{target := <<"named:main/1">>}, emberl_profile:info(loaded(Directory, "b.ember"))),
+    ?assertMatch(#{target := <<"named:main/1">>},
+                 emberl_profile:info(loaded(Directory, "b.ember"))),
     {1, <<>>, Err} = shell(Directory, "emberl run -q wrong.erl"),
     has(Err, <<"wrong.erl:2: syntax error">>).
 
@@ -139,7 +144,8 @@ an_archive(Directory) ->
                         [shebang, {emu_args, "-escript main packed"},
                          {archive, [{"packed/ebin/packed.beam", Code}], []}]),
     {0, <<"packed x\n">>, <<>>} = shell(Directory, "emberl run -q -o a.ember packed -- x"),
-    ?assertMatch(#{target := <<"packed:main/1">>}, emberl_profile:info(loaded(Directory, "a.ember"))).
+    ?assertMatch(#{target := <<"packed:main/1">>},
+                 emberl_profile:info(loaded(Directory, "a.ember"))).
 
 forms(Texts) ->
     [begin
@@ -176,8 +182,9 @@ signals_leave_a_profile(Directory) ->
     Command = "os:cmd(\"cut -d \\\" \\\" -f 4 /proc/\" ++ os:getpid() ++ \"/stat\")",
     [begin
          Kill = ["os:cmd(\"kill -", Signal, " \" ++ ", Whom, ")"],
-         {1, <<>>, Err} = shell(Directory, ["emberl run --force -o a.ember -e 'lists:seq(1, 9), ", Kill,
-                                            ", timer:sleep(infinity)'"]),
+         {1, <<>>, Err} = shell(Directory,
+                                ["emberl run --force -o a.ember -e 'lists:seq(1, 9), ", Kill,
+                                 ", timer:sleep(infinity)'"]),
          has(Err, <<"emberl: wrote a.ember\nemberl: it was ended from outside">>),
          ?assertMatch(#{{lists, seq, 2} := 1}, emberl_test:calls(loaded(Directory, "a.ember")))
      end || {Signal, Whom} <- [{"TERM", Node}, {"TERM", Command}, {"INT", Command}]].
@@ -195,9 +202,11 @@ existing_files_stay(Directory) ->
 profiles_test_() ->
     cases(fun with_profiles/1,
           [{"formats", fun all_formats/1}, {"standard files", fun standard_files/1},
-           {"force", fun force_overwrites/1}, {"top", fun top_functions/1}, {"diff", fun differences/1},
+           {"force", fun force_overwrites/1}, {"top", fun top_functions/1},
+           {"diff", fun differences/1},
            {"merge", fun merging/1}, {"info", fun information/1},
-           {"query", fun a_query/1}, {"query refused", fun refused_queries/1}, {"refused", fun refusals/1},
+           {"query", fun a_query/1}, {"query refused", fun refused_queries/1},
+           {"refused", fun refusals/1},
            {"closed output", fun closed_output/1}, {"full output", fun full_output/1},
            {"errors", fun errors_are_utf8/1}]).
 
@@ -217,7 +226,8 @@ all_formats(Directory) ->
 standard_files(Directory) ->
     {ok, Bytes} = file:read_file(filename:join(Directory, "a.ember")),
     ?assertEqual({0, Bytes, <<>>}, shell(Directory, "emberl convert - - -f ember <a.ember")),
-    ?assertEqual({0, Bytes, <<>>}, shell(Directory, "cat a.ember | emberl convert -fember - - | cat")),
+    ?assertEqual({0, Bytes, <<>>},
+                 shell(Directory, "cat a.ember | emberl convert -fember - - | cat")),
     {0, Html, <<>>} = shell(Directory, "emberl convert a.ember - --format=html --metric=words"),
     Written = emberl_profile:format(loaded(Directory, "a.ember"), html, #{metric => words}),
     ?assertEqual(iolist_to_binary(Written), Html).
@@ -266,7 +276,8 @@ differences(Directory) ->
                                        html, #{width => before}), Html),
     {1, <<>>, Err} = shell(Directory, "emberl diff a.ember b.ember -o c.ember"),
     has(Err, <<"ember has no place for both sides">>),
-    ?assertEqual(lists:sort([Format || Format <- emberl_cli_files:formats(), compares(Diff, Format)]),
+    ?assertEqual(lists:sort([Format || Format <- emberl_cli_files:formats(),
+                                       compares(Diff, Format)]),
                  lists:sort(emberl_cli_files:formats_of_comparisons())),
     {0, Help, <<>>} = shell(Directory, "emberl diff --help"),
     has(Help, <<"html, htm">>),
@@ -316,7 +327,8 @@ refusals(Directory) ->
 
 errors_are_utf8(Directory) ->
     [{1, <<>>, <<"emberl: größe→.ember: no such file or directory\n"/utf8>>} =
-         shell(Directory, ["LC_ALL=", Locale, " emberl info größe→.ember"]) || Locale <- ["C.UTF-8", "C"]].
+         shell(Directory, ["LC_ALL=", Locale, " emberl info größe→.ember"])
+     || Locale <- ["C.UTF-8", "C"]].
 
 %% It ends, and says so in no more than a line.
 closed_output(Directory) ->
@@ -336,7 +348,8 @@ full_output(Directory) ->
 %% The two profiles as slices of the last two minutes.
 store(Directory) ->
     Now = erlang:system_time(millisecond),
-    Store = emberl_store:open(filename:join(Directory, "store"), #{max_bytes => infinity, max_age => infinity}),
+    Store = emberl_store:open(filename:join(Directory, "store"),
+                              #{max_bytes => infinity, max_age => infinity}),
     Add = fun(Name, Minutes, S) ->
                   From = Now - Minutes * 60000,
                   emberl_store:add(loaded(Directory, Name), From, From + 50000, S)
@@ -348,7 +361,8 @@ a_query(Directory) ->
     {0, <<>>, <<>>} = shell(Directory, "emberl query store --from -1h -o both.ember"),
     ?assertEqual(40, maps:get({lists, seq, 2}, emberl_test:calls(loaded(Directory, "both.ember")))),
     {0, <<>>, <<>>} = shell(Directory, "emberl query store --from=-1h --to -20m -o first.ember"),
-    ?assertEqual(10, maps:get({lists, seq, 2}, emberl_test:calls(loaded(Directory, "first.ember")))),
+    ?assertEqual(10,
+                 maps:get({lists, seq, 2}, emberl_test:calls(loaded(Directory, "first.ember")))),
     {0, Table, <<>>} = shell(Directory, "emberl query store --from -1h --app stdlib"),
     has(Table, <<"lists:seq/2">>),
     {0, Other, <<>>} = shell(Directory, "emberl query store --from -1h -m maps -n 5"),
@@ -414,7 +428,8 @@ arguments_test() ->
              {["--text=a=b", "--many-of-a-long-name", "1", "--many-of-a-long-name=2"],
               #{text => "a=b", many => ["1", "2"]}, [], none},
              {["a", "--", "-f", "--"], #{}, ["a"], ["-f", "--"]},
-             {["-m", "lists,Enum,Elixir.Map"], #{modules => [lists, 'Elixir.Enum', 'Elixir.Map']}, [], none},
+             {["-m", "lists,Enum,Elixir.Map"], #{modules => [lists, 'Elixir.Enum', 'Elixir.Map']},
+              [], none},
              {["--choice", "that", ""], #{choice => that}, [""], none}]].
 
 wrong_arguments_test() ->

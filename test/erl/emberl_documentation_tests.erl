@@ -9,8 +9,8 @@
 %% What is exported for our own modules and for the VM.
 private(emberl_tally) -> [{new, 1}, {named, 1}, {told, 2}, {label, 3}];
 private(emberl_server) ->
-    [{start_adhoc, 2}, {counters, 1}, {init, 1}, {handle_call, 3}, {handle_cast, 2}, {handle_info, 2},
-     {terminate, 2}];
+    [{start_adhoc, 2}, {counters, 1}, {init, 1}, {handle_call, 3}, {handle_cast, 2},
+     {handle_info, 2}, {terminate, 2}];
 private(_) -> [].
 
 %% A text for the module and for each function; types, with what their fields mean.
@@ -20,7 +20,8 @@ all_test_() ->
 documented(Module) ->
     {ok, {docs_v1, _, erlang, _, #{<<"en">> := [_ | _]}, _, Entries}} = code:get_doc(Module),
     Functions = [{F, A} || {F, A} <- Module:module_info(exports), F =/= module_info],
-    ?assertEqual([], (Functions -- private(Module)) -- [{F, A} || {{function, F, A}, _, _, Doc, _} <- Entries, has_text(Doc)]),
+    ?assertEqual([], (Functions -- private(Module))
+                     -- [{F, A} || {{function, F, A}, _, _, Doc, _} <- Entries, has_text(Doc)]),
     ?assertEqual([], types(Module) -- [{T, A} || {{type, T, A}, _, _, _, _} <- Entries]).
 
 has_text(#{<<"en">> := Text}) -> Text =/= [];

@@ -19,9 +19,10 @@ fallback_test_() ->
               {"caught exceptions", fun exceptions/0},
               {"capture", fun capture/0},
               {"sums of words", fun() -> words(Error) end}]}}
-     || {Name, Exact, Tuples, Fallbacks, Error} <- [{"no layout", true, true, [stack, heap, binaries, waiting], 0.5},
-                                                    {"no pointers", true, false, [stack, heap, binaries, waiting], 0.01},
-                                                    {"no tuples", false, true, [], 0.0}]].
+     || {Name, Exact, Tuples, Fallbacks, Error}
+            <- [{"no layout", true, true, [stack, heap, binaries, waiting], 0.5},
+                {"no pointers", true, false, [stack, heap, binaries, waiting], 0.01},
+                {"no tuples", false, true, [], 0.0}]].
 
 %% The server looks at the layout when it starts.
 forget(Exact, Tuples) ->
@@ -31,20 +32,24 @@ forget(Exact, Tuples) ->
 
 profile(Function, Arguments) ->
     emberl_test:in_process(
-      fun() -> emberl_test:profile({emberl_work, Function, Arguments}, #{modules => [emberl_work]}) end).
+      fun() ->
+              emberl_test:profile({emberl_work, Function, Arguments}, #{modules => [emberl_work]})
+      end).
 
 says_so(Fallbacks) ->
     ?assertMatch(#{fallbacks := Fallbacks, complete := true, lost := 0},
                  emberl_profile:info(profile(pair, [1]))).
 
 calls() ->
-    [?assertEqual(element(2, emberl_test:counted([emberl_work], fun() -> apply(emberl_work, F, A) end)),
+    [?assertEqual(element(2, emberl_test:counted([emberl_work],
+                                                 fun() -> apply(emberl_work, F, A) end)),
                   emberl_test:calls(profile(F, A), [emberl_work]))
      || {F, A} <- [{deep_leaf, [1000]}, {ping, [10000]}, {mixed, [100]}, {caught_deep, [10, throw]},
                    {fork, [1]}, {grow, [500]}, {comprehension, [[1, 2, 3]]}]].
 
 stacks() ->
-    ?assertEqual(#{[bare] => 1, [bare, leaf] => 2, [bare, bare_pair] => 1, [bare, bare_pair, leaf] => 2},
+    ?assertEqual(#{[bare] => 1, [bare, leaf] => 2, [bare, bare_pair] => 1,
+                   [bare, bare_pair, leaf] => 2},
                  shape(profile(bare, []))),
     ?assertEqual(#{[call_fun] => 1,
                    [call_fun, {'fun', call_fun}] => 2,
@@ -57,7 +62,8 @@ loops() ->
 
 exceptions() ->
     Shape = shape(profile(caught_in_loop, [3, throw])),
-    ?assertEqual(6, lists:sum([Calls || {Stack, Calls} <- maps:to_list(Shape), lists:last(Stack) =:= leaf])),
+    ?assertEqual(6, lists:sum([Calls || {Stack, Calls} <- maps:to_list(Shape),
+                                        lists:last(Stack) =:= leaf])),
     ?assertMatch(#{[caught_in_loop, caught] := 3, [caught_in_loop, caught, leaf] := 6}, Shape).
 
 capture() ->

@@ -5,8 +5,8 @@
 
 -include_lib("eunit/include/eunit.hrl").
 
--export([many_captures/1, many_processes/1, modules_replaced/1, server_suspended/1, consumer_suspended/1,
-         tracers_meanwhile/1]).
+-export([many_captures/1, many_processes/1, modules_replaced/1, server_suspended/1,
+         consumer_suspended/1, tracers_meanwhile/1]).
 -export([no_library/1, record_for_ever/1]).
 
 -import(emberl_test, [wait_until/1]).
@@ -16,7 +16,8 @@
 fault_test_() ->
     [{atom_to_list(Name), {timeout, 300, fun() -> survives(Name, Rounds) end}}
      || {Name, Rounds} <- [{many_captures, 20}, {many_processes, 20000}, {modules_replaced, 5},
-                           {server_suspended, 2}, {consumer_suspended, 2}, {tracers_meanwhile, 10}]].
+                           {server_suspended, 2}, {consumer_suspended, 2},
+                           {tracers_meanwhile, 10}]].
 
 survives(Name, Rounds) ->
     emberl_test:node(["+P", "300000"], fun(Peer) ->
@@ -50,7 +51,10 @@ node_ends(How, Directory) ->
         ok = peer:call(Peer, ?MODULE, record_for_ever, [Directory]),
         timer:sleep(rand:uniform(200)),
         end_node(How, Peer),
-        receive {'DOWN', Monitor, process, Peer, Reason} -> ?assert(How =:= kill orelse Reason =:= normal) end
+        receive
+            {'DOWN', Monitor, process, Peer, Reason} ->
+                ?assert(How =:= kill orelse Reason =:= normal)
+        end
     end),
     [?assertMatch({ok, _}, emberl_profile:load(File))
      || File <- filelib:wildcard(filename:join(Directory, "*.ember"))].
@@ -164,12 +168,14 @@ server_suspended(Rounds) ->
 %% all the same, without growing, and so do others while the server waits for the thread.
 consumer_suspended(Rounds) ->
     [begin
-         {ok, Capture} = emberl:start_capture({emberl_work, pairs, 1}, 2, (small())#{timeout := infinity}),
+         {ok, Capture} = emberl:start_capture({emberl_work, pairs, 1}, 2,
+                                              (small())#{timeout := infinity}),
          true = emberl_test_nif:stall(),
          [true = emberl_test:in_process(fun looped/0) < 100000 || _ <- [1, 2]],
          {error, timeout} = emberl:await(Capture, 10),
          {_, Stopping} = spawn_monitor(fun() -> ended(emberl:stop(Capture)) end),
-         [ok = emberl_test:in_process(fun() -> emberl_work:pairs(1000) end) || _ <- lists:seq(1, 20)],
+         [ok = emberl_test:in_process(fun() -> emberl_work:pairs(1000) end)
+          || _ <- lists:seq(1, 20)],
          emberl_test_nif:resume(),
          receive {'DOWN', Stopping, process, _, Reason} -> normal = Reason end
      end || _ <- lists:seq(1, Rounds), os:type() =:= {unix, linux}],
@@ -231,7 +237,8 @@ record_for_ever(Directory) ->
 
 write_for_ever(Directory) ->
     emberl:apply({emberl_work, pairs, [10]},
-                 #{return => filename, output_format => ember, output_directory => Directory, quiet => true}),
+                 #{return => filename, output_format => ember, output_directory => Directory,
+                   quiet => true}),
     write_for_ever(Directory).
 
 no_library(Ebin) ->

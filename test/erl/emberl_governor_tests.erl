@@ -124,7 +124,8 @@ late_test() ->
     ?assert(Wait > 500).
 
 dear_windows_are_shorter_test() ->
-    {[{0, _, _} | Later], _, _} = run((limits(0.002, 2))#{window => 50}, steady(60, 1), 20 * ?MINUTE),
+    {[{0, _, _} | Later], _, _} = run((limits(0.002, 2))#{window => 50}, steady(60, 1),
+                                      20 * ?MINUTE),
     ?assert(length(Later) > 10),
     ?assert(lists:all(fun({Start, End, _}) -> End - Start - 60 < 60 end, Later)),
     ?assert(dearest_minute(Later, 2) =< 0.002 + 1.0e-9).
@@ -136,7 +137,9 @@ too_small_a_budget_stops_test() ->
 
 %% One window that was dear for some other reason is not the end.
 one_dear_window_test() ->
-    Load = fun(Now) when Now > 2 * ?MINUTE, Now < 2 * ?MINUTE + 3000 -> {900, 1}; (_) -> {15, 1} end,
+    Load = fun(Now) when Now > 2 * ?MINUTE, Now < 2 * ?MINUTE + 3000 -> {900, 1};
+              (_) -> {15, 1}
+           end,
     {Windows, _, End} = run(limits(0.01, 2), Load, 20 * ?MINUTE),
     ?assert(is_integer(End)),
     ?assert(length([Start || {Start, _, _} <- Windows, Start > 10 * ?MINUTE]) > 100).
@@ -146,7 +149,8 @@ one_dear_window_test() ->
 status_test() ->
     Until = 200 * ?MINUTE,
     {Windows, Governor, End} = run(limits(0.01, 2), steady(15, 1), Until),
-    #{budget := 0.01, windows := Count, cost_minute := Minute, cost_hour := Hour, cost_life := Life} =
+    #{budget := 0.01, windows := Count, cost_minute := Minute, cost_hour := Hour,
+      cost_life := Life} =
         emberl_governor:status(Governor, End),
     ?assertEqual(length(Windows), Count),
     ?assert(abs(Life - total(Windows) / (2 * End)) < 1.0e-9),

@@ -14,7 +14,8 @@
 -define(ALL, [emberl_sup, emberl_control, emberl_janitor]).
 
 killer_test_() ->
-    [{lists:flatten(io_lib:format("~0p", [Victims])), {timeout, 300, fun() -> kill_often(Victims) end}}
+    [{lists:flatten(io_lib:format("~0p", [Victims])),
+      {timeout, 300, fun() -> kill_often(Victims) end}}
      || Victims <- [[emberl_sup], [emberl_control], [emberl_janitor],
                     [emberl_sup, emberl_control], [emberl_sup, emberl_janitor],
                     [emberl_control, emberl_janitor], ?ALL]].
@@ -56,7 +57,8 @@ rounds(Victims) ->
 
 round(Victims, Before) ->
     Busy = emberl_test:busy(fun() -> emberl_work:pair(1) end),
-    Users = [spawn_monitor(fun() -> use(User) end) || User <- [fun apply_one/0, fun capture_some/0]],
+    Users = [spawn_monitor(fun() -> use(User) end)
+             || User <- [fun apply_one/0, fun capture_some/0]],
     timer:sleep(rand:uniform(30) - 1),
     [kill(whereis(Victim)) || Victim <- Victims],
     timer:sleep(rand:uniform(5) - 1),

@@ -14,7 +14,8 @@
 limit_test_() ->
     [{atom_to_list(Name), {timeout, 120, fun() -> holds(Name, []) end}}
      || Name <- [memory, events, file_sizes, threads, descriptors]]
-    ++ [{"hostile files", {timeout, 120, fun() -> holds(hostile_files, [emberl_test:rounds(500)]) end}}].
+    ++ [{"hostile files",
+         {timeout, 120, fun() -> holds(hostile_files, [emberl_test:rounds(500)]) end}}].
 
 holds(Name, Arguments) ->
     emberl_test:node(fun(Peer) ->
@@ -28,7 +29,8 @@ holds(Name, Arguments) ->
 %% Of a program with more stacks than there may be, without end.
 forest(Limit) ->
     {ok, Capture} = emberl:start_capture({emberl_work, forest, 1}, 1,
-                                         #{return => profile, memory_limit => Limit, fold_recursion => false}),
+                                         #{return => profile, memory_limit => Limit,
+                                           fold_recursion => false}),
     Busy = spawn(emberl_work, forest, [20]),
     {incomplete, limit, [Profile]} = emberl:await(Capture, infinity),
     exit(Busy, kill),
@@ -52,8 +54,8 @@ resident_kb() ->
 events() ->
     Busy = emberl_test:busy(fun() -> emberl_work:pair(1) end),
     {ok, Options} = emberl_options:parse(capture, #{return => profile}),
-    Request = #{processes => [Busy], duration => infinity, target => <<"window">>, options => Options,
-                bounds => {5000, 60000}},
+    Request = #{processes => [Busy], duration => infinity, target => <<"window">>,
+                options => Options, bounds => {5000, 60000}},
     {ok, Window} = emberl_control:start_window(Request),
     {done, [{Profile, _}], _} = emberl_control:await(Window, infinity),
     emberl_test:stop(Busy),
@@ -74,7 +76,8 @@ threads() ->
     {ok, {1, 1}} = emberl_test:works(),
     Before = threads_now(),
     Captures = [begin {ok, C} = emberl:start_capture(MFA, 1, #{return => profile}), C end
-                || MFA <- [{emberl_work, forever, 0}, {emberl_work, pair, 1}, {emberl_work, leaf, 1}]],
+                || MFA <- [{emberl_work, forever, 0}, {emberl_work, pair, 1},
+                           {emberl_work, leaf, 1}]],
     1 = threads_now() - Before,
     [{incomplete, stopped, _} = emberl:stop(Capture) || Capture <- Captures],
     wait_until(fun() -> threads_now() =:= Before end).
@@ -96,7 +99,8 @@ descriptors_now() ->
 
 %% Whatever stands in them, or is broken in them, no atom is made and little memory kept.
 hostile_files(Count) ->
-    {ok, Bytes} = emberl_profile:to_binary(emberl:apply({emberl_work, pairs, [5]}, #{return => profile})),
+    {ok, Bytes} =
+        emberl_profile:to_binary(emberl:apply({emberl_work, pairs, [5]}, #{return => profile})),
     _ = [read(Bytes), read(damaged(Bytes)), read(<<>>)],
     Atoms = erlang:system_info(atom_count),
     Answers = [read(damaged(Bytes)) || _ <- lists:seq(1, Count)],
@@ -116,7 +120,9 @@ read(Bytes) ->
 damaged(Bytes) ->
     At = rand:uniform(byte_size(Bytes)) - 1,
     case {Bytes, rand:uniform(3)} of
-        {<<Before:At/binary, _, After/binary>>, 1} -> <<Before/binary, (rand:uniform(256) - 1), After/binary>>;
+        {<<Before:At/binary, _, After/binary>>, 1} ->
+            <<Before/binary, (rand:uniform(256) - 1), After/binary>>;
         {<<Before:At/binary, _/binary>>, 2} -> Before;
-        {<<Before:At/binary, After/binary>>, 3} -> <<Before/binary, (rand:bytes(8))/binary, After/binary>>
+        {<<Before:At/binary, After/binary>>, 3} ->
+            <<Before/binary, (rand:bytes(8))/binary, After/binary>>
     end.

@@ -40,7 +40,8 @@ migrations_test_() ->
 migrations() ->
     {Recursion, Rest} = lists:partition(fun({Stack, _}) -> lists:member(?UNKNOWN, Stack) end,
                                         maps:to_list(shape(profile({moved, [10]})))),
-    ?assertEqual([{[moved], 1}, {[moved, called], 1}, {[moved, called, leaf], 1}, {[moved, leaf], 2}],
+    ?assertEqual([{[moved], 1}, {[moved, called], 1}, {[moved, called, leaf], 1},
+                  {[moved, leaf], 2}],
                  lists:sort(Rest)),
     [?assertMatch({[moved, ?UNKNOWN | _], _, []},
                   {Stack, Calls, Stack -- ([moved, leaf] ++ lists:duplicate(11, on_all_schedulers)
@@ -57,8 +58,10 @@ losses_are_shown() ->
     ?assert(Lost >= 1000),
     ?assert(lists:sum([maps:get(Key, Row) || Row <- emberl_profile:stacks(Profile),
                                              Key <- [own_ns, off_cpu_ns, gc_ns]]) =< Duration),
-    ?assertMatch({match, _}, re:run(emberl_report:notes(Info), [emberl_table:count(Lost), " events lost"])),
-    ?assertMatch({match, _}, re:run(emberl_profile:format(Profile, brendan_gregg), "\\[unknown\\] [0-9]+")).
+    ?assertMatch({match, _},
+                 re:run(emberl_report:notes(Info), [emberl_table:count(Lost), " events lost"])),
+    ?assertMatch({match, _},
+                 re:run(emberl_profile:format(Profile, brendan_gregg), "\\[unknown\\] [0-9]+")).
 
 %% The capture does not wait for an end that is never told, nor for its time limit.
 lost_end_test_() ->
@@ -70,7 +73,8 @@ lost_end() ->
                                            modules => [emberl_lossy]}),
     emberl_test:in_process(fun() -> emberl_lossy:ending(), emberl_test_nif:resume() end),
     {ok, [Profile]} = emberl:await(Capture, infinity),
-    #{outcome := unfinished, cut_by := lost, complete := false} = Info = emberl_profile:info(Profile),
+    #{outcome := unfinished, cut_by := lost, complete := false} = Info =
+        emberl_profile:info(Profile),
     ?assertMatch({match, _}, re:run(emberl_report:notes(Info), "the call's end was lost")),
     ?assertMatch(#{[ending] := 1, [ending, leaf] := 1}, shape(Profile)).
 
@@ -86,7 +90,8 @@ profile({Function, Arguments}) ->
 shape(Profile) ->
     Named = [{lists:map(fun name/1, Stack), Calls}
              || {Stack, Calls} <- maps:to_list(emberl_test:shape(Profile))],
-    maps:from_list([Row || {Stack, _} = Row <- Named, Stack -- [lose, keep, {'fun', keep}, seen] =:= Stack]).
+    maps:from_list([Row || {Stack, _} = Row <- Named,
+                           Stack -- [lose, keep, {'fun', keep}, seen] =:= Stack]).
 
 name({emberl_lossy, Name}) -> Name;
 name(Name) -> Name.

@@ -20,16 +20,18 @@ memory_test_() ->
      || can_fail(), Scenario <- scenarios(), Alone <- [true, false]].
 
 scenarios() ->
-    [applied, captured, lazily_captured, merged, window, timeline, written, read, shown, combined, sampled,
-     owner_dies].
+    [applied, captured, lazily_captured, merged, window, timeline, written, read, shown,
+     combined, sampled, owner_dies].
 
 %% See emberl_failing: with the GNU library, and where no sanitizer stands in its place.
 can_fail() ->
-    lists:suffix("-linux-gnu", erlang:system_info(system_architecture)) andalso os:getenv("LD_PRELOAD") =:= false.
+    lists:suffix("-linux-gnu", erlang:system_info(system_architecture))
+        andalso os:getenv("LD_PRELOAD") =:= false.
 
 survives(Scenario, Alone) ->
     emberl_test:node([], [{"LD_PRELOAD", emberl_failing:library()}], fun(Peer) ->
-        ?assertMatch(Times when Times > 0, peer:call(Peer, ?MODULE, run, [Scenario, Alone], infinity))
+        ?assertMatch(Times when Times > 0,
+                     peer:call(Peer, ?MODULE, run, [Scenario, Alone], infinity))
     end).
 
 %% ---- what runs over there ----
@@ -92,7 +94,10 @@ prepare(read) ->
     fun() -> emberl_profile:from_binary(Bytes) end;
 prepare(shown) ->
     Profile = profile(),
-    fun() -> [answered(fun() -> emberl_profile:format(Profile, View) end) || {View, _} <- emberl_nif:views()] end;
+    fun() ->
+            [answered(fun() -> emberl_profile:format(Profile, View) end)
+             || {View, _} <- emberl_nif:views()]
+    end;
 prepare(combined) ->
     [One, Other] = [profile(), profile()],
     fun() -> [answered(Task) || Task <- combinations(One, Other)] end;
@@ -101,7 +106,8 @@ prepare(sampled) ->
     Weights = [1.0 || _ <- emberl_profile:processes(Profile)],
     fun() ->
             Sum = emberl_nif:profile_add_window(none, Profile, Weights, {1, 2, 3, 4, 5, 6, 7}, 10),
-            emberl_nif:profile_settle(emberl_nif:profile_add_window(Sum, Profile, Weights, {1, 2, 3, 4, 5, 6, 7}, 10))
+            emberl_nif:profile_settle(emberl_nif:profile_add_window(Sum, Profile, Weights,
+                                                                    {1, 2, 3, 4, 5, 6, 7}, 10))
     end;
 prepare(Live) ->
     fun() -> live(Live) end.
@@ -129,7 +135,9 @@ live(timeline) ->
 live(window) ->
     emberl:record(10, small());
 live(owner_dies) ->
-    {Pid, Monitor} = spawn_monitor(fun() -> answered(fun() -> emberl:capture({emberl_work, forever, 0}, 1, small()) end) end),
+    {Pid, Monitor} = spawn_monitor(fun() ->
+        answered(fun() -> emberl:capture({emberl_work, forever, 0}, 1, small()) end)
+    end),
     timer:sleep(20),
     exit(Pid, kill),
     receive {'DOWN', Monitor, process, Pid, _} -> emberl:stop() end.

@@ -12,7 +12,8 @@
 
 %% Idle: every wrong term in every place among right ones, then whatever comes.
 wrong_arguments_test_() ->
-    [{atom_to_list(Phase), {timeout, 60, fun() -> survives(Phase) end}} || Phase <- [idle, in_session]].
+    [{atom_to_list(Phase), {timeout, 60, fun() -> survives(Phase) end}}
+     || Phase <- [idle, in_session]].
 
 survives(Phase) ->
     emberl_test:strict_node(fun(Peer) ->
@@ -43,11 +44,13 @@ only_processes(Generation) ->
 lists_are_proper_test() ->
     Profile = emberl_test:profile({emberl_work, pair, [1]}),
     [?assertError(badarg, emberl_nif:profile_filter(Profile, Processes, Modules))
-     || {Processes, Modules} <- [{[0 | x], all}, {x, all}, {0, all}, {all, [<<"a">> | x]}, {all, <<"a">>}]].
+     || {Processes, Modules} <- [{[0 | x], all}, {x, all}, {0, all}, {all, [<<"a">> | x]},
+                                 {all, <<"a">>}]].
 
 slower_than_is_a_time_test() ->
     ?assertEqual({error, not_started}, emberl_nif:open(capture(), {0, 1, any, true, 1, true})),
-    [?assertError(badarg, emberl_nif:open(setelement(10, capture(), {1, Ms}), {0, 1, any, true, 1, true}))
+    [?assertError(badarg,
+                  emberl_nif:open(setelement(10, capture(), {1, Ms}), {0, 1, any, true, 1, true}))
      || Ms <- [-1.0, 1.0e300, 1]].
 
 %% ---- what runs over there: the answers that are neither a result nor an error to expect ----
@@ -87,7 +90,8 @@ functions() ->
 
 %% Half of the calls are callbacks.
 random_answer(Pool) ->
-    {F, A} = one_of([{trace, 5}, one_of([{enabled, 3}, {trace, 5}]), one_of(functions()), one_of(functions())]),
+    {F, A} = one_of([{trace, 5}, one_of([{enabled, 3}, {trace, 5}]), one_of(functions()),
+                     one_of(functions())]),
     Arguments = [case rand:uniform(2) of
                      1 -> Right;
                      2 -> one_of(Pool)
@@ -164,15 +168,18 @@ pool() ->
     numbers() ++
         [self(), Dead, remote(pid), hd(erlang:ports()), remote(port), make_ref(), remote(reference),
          atomics:new(1, []), Profile, emberl_nif:profile_diff(Profile, profile(), none),
-         '', all, true, false, undefined, call, trace_status, list_to_atom(lists:duplicate(255, 1078)),
+         '', all, true, false, undefined, call, trace_status,
+         list_to_atom(lists:duplicate(255, 1078)),
          <<>>, <<1:3>>, <<0, 1, 255>>, binary:copy(<<"x">>, 100000), <<"emberl_work">>,
          [], [0], [0 | 1], [Profile | Profile], [Profile, make_ref()], lists:seq(1, 1000), "text",
          [<<"a">> | <<"b">>], [{0, <<"a">>, undefined} | x], [{4294967295, <<"a">>, <<"b">>}],
          [{heap_size, -1}, {mbuf_size, 1 bsl 70}, heap_size | heap_size],
          [{self(), active, true, [{lists, seq, 2} | x]} | y], [{self(), idle, true, [{a, b, 300}]}],
          [{remote(pid), ready, false, []}], [{self(), x, y, z}],
-         {}, {1}, {lists, seq, 2}, {lists, seq, 256}, {lists, seq, -1}, {1, 2, 3}, {0, 1, any, false},
-         {0, -1, any, true, 1, true}, {64, 1, any, true, 1, true}, {0, 1, remote(pid), true, 0, true},
+         {}, {1}, {lists, seq, 2}, {lists, seq, 256}, {lists, seq, -1}, {1, 2, 3},
+         {0, 1, any, false},
+         {0, -1, any, true, 1, true}, {64, 1, any, true, 1, true},
+         {0, 1, remote(pid), true, 0, true},
          setelement(10, capture(), {1, -1.0e300}), setelement(10, capture(), {1, 1.0e300}),
          setelement(7, capture(), [a | b]), setelement(7, capture(), [1, <<"x">>]),
          setelement(1, capture(), {lists, seq, 256}), setelement(6, capture(), 0),

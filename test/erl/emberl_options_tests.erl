@@ -17,8 +17,8 @@ bad_values() ->
      {output_file, [undefined, "", "a/b", "/a", "a" ++ [0], <<"a/b">>, 1]},
      {open, [firefox, "", undefined, 1, [a], true]},
      {metric, [time, "words", all, 1]},
-     {modules, [emberl_work, [], [no_such_module], [emberl_work, no_such_module], [1], ["a"], [lists | maps], {app, no_such_app}, {app, "kernel"}, {lists},
-                {app}, '_', '']},
+     {modules, [emberl_work, [], [no_such_module], [emberl_work, no_such_module], [1], ["a"],
+                [lists | maps], {app, no_such_app}, {app, "kernel"}, {lists}, {app}, '_', '']},
      {spawned, [yes, 1, undefined]},
      {merge, [yes, 1]},
      {timeout, [0, -1, 1.5, 1 bsl 32, "1", never]},
@@ -78,11 +78,14 @@ texts() ->
               {error, {bad_option, _, Text}} = emberl:capture(?MFA, 1, Options),
               ?assertMatch({match, _}, re:run(Text, Expected))
       end}
-     || {Options, Expected} <- [{#{return => file}, "file is not value, filename, flamegraph, profile, data or all"},
+     || {Options, Expected} <- [{#{return => file},
+                                 "file is not value, filename, flamegraph, profile, data or all"},
                                 {#{output_format => gif}, "gif is not html or .*brendan_gregg"},
-                               {#{output_directory => "/dev/null"}, "a file of that name, and no directory"},
+                                {#{output_directory => "/dev/null"},
+                                 "a file of that name, and no directory"},
                                 {#{colour => red}, "unknown option.*output_directory.*timeout"},
-                                {#{timeout => 0}, "0 is not .* from 1 to 4294967295, or infinity"}]].
+                                {#{timeout => 0},
+                                 "0 is not .* from 1 to 4294967295, or infinity"}]].
 
 bad_target_texts() ->
     [{text(Target),
@@ -90,7 +93,8 @@ bad_target_texts() ->
               {error, {bad_target, _, Text}} = emberl:capture(Target),
               ?assertMatch({match, _}, re:run(Text, Expected))
       end}
-     || {Target, Expected} <- [{{no_such_module, f, 1}, "module no_such_module is not loaded; code:ensure_loaded"},
+     || {Target, Expected} <- [{{no_such_module, f, 1},
+                                "module no_such_module is not loaded; code:ensure_loaded"},
                                {{erlang, self, 0}, "it is an instruction"},
                                {{erlang, '!', 2}, "it is an instruction"},
                                {{erlang, apply, 3}, "it is an instruction"},
@@ -158,13 +162,15 @@ empty_proplist_test() ->
 %% Words and calls are the same whether recursion is folded or not.
 fold_test() ->
     [Folded, Unfolded] =
-        [emberl_test:calls(emberl_test:profile({emberl_work, deep_leaf, [100]}, #{fold_recursion => Fold}))
+        [emberl_test:calls(emberl_test:profile({emberl_work, deep_leaf, [100]},
+                                               #{fold_recursion => Fold}))
          || Fold <- [true, false]],
     ?assertEqual(Folded, Unfolded).
 
 app_test() ->
-    Profile = emberl_test:profile(fun() -> lists:sort(fun(A, B) -> emberl_work:leaf(A) =< B end, [3, 2, 1]) end,
-                                  #{modules => {app, stdlib}}),
+    Profile = emberl_test:profile(fun() ->
+        lists:sort(fun(A, B) -> emberl_work:leaf(A) =< B end, [3, 2, 1])
+    end, #{modules => {app, stdlib}}),
     ?assertEqual([lists], lists:usort([M || {M, _, _} <- maps:keys(emberl_test:calls(Profile))])).
 
 %% What others do while a list of modules is traced is theirs: calls of a module

@@ -137,12 +137,15 @@ works() ->
      {append, fun() -> lists:foldl(fun(I, B) -> <<B/binary, I:32>> end, <<>>,
                                    lists:seq(1, 500)) end},
      {match, fun() -> [X || <<X:16>> <= binary:copy(<<1, 2>>, 400)] end},
-     {re_run, fun() -> re:run(lists:duplicate(200, $a) ++ "b", "(a+)b", [{capture, all, list}]) end},
+     {re_run,
+      fun() -> re:run(lists:duplicate(200, $a) ++ "b", "(a+)b", [{capture, all, list}]) end},
      {re_split, fun() -> re:split("a,b,c,d,e,f,g,h", ",", [{return, list}]) end},
      {string_split, fun() -> string:split("a b c d e f", " ", all) end},
      {uppercase, fun() -> string:uppercase("hello, world of words") end},
-     {format, fun() -> lists:flatten(io_lib:format("~p ~w ~s", [{a, [1, 2]}, #{a => 1}, "hi"])) end},
-     {tuples, fun() -> [tuple_to_list(list_to_tuple(lists:seq(1, I))) || I <- lists:seq(1, 100)] end},
+     {format,
+      fun() -> lists:flatten(io_lib:format("~p ~w ~s", [{a, [1, 2]}, #{a => 1}, "hi"])) end},
+     {tuples,
+      fun() -> [tuple_to_list(list_to_tuple(lists:seq(1, I))) || I <- lists:seq(1, 100)] end},
      {dict, fun() -> lists:foldl(fun(I, D) -> dict:store(I, I, D) end, dict:new(),
                                  lists:seq(1, 200)) end},
      {gb_trees, fun() -> lists:foldl(fun(I, T) -> gb_trees:enter(I, I, T) end, gb_trees:empty(),
@@ -155,7 +158,8 @@ works() ->
      {funs, fun() -> [F(1) || F <- [fun(X) -> X + I end || I <- lists:seq(1, 300)]] end},
      {floats, fun() -> [math:sqrt(I * 1.5) || I <- lists:seq(1, 300)] end},
      {bignums, fun() -> lists:foldl(fun(I, A) -> A * I end, 1, lists:seq(1, 200)) end},
-     {collect, fun() -> L = lists:seq(1, 20000), erlang:garbage_collect(), [X || X <- L, X rem 2 =:= 0] end},
+     {collect,
+      fun() -> L = lists:seq(1, 20000), erlang:garbage_collect(), [X || X <- L, X rem 2 =:= 0] end},
      {body_recursion, fun() -> pairs(5000) end}].
 
 ets_work() ->

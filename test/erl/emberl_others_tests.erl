@@ -32,7 +32,8 @@ together() ->
     ++ [{"dbg starts and stops meanwhile", fun dbg_meanwhile/0}]
     ++ [{"collections are traced by " ++ Name, fun() -> refused(On, Off) end}
         || {Name, On, Off} <- collectors()]
-    ++ [{"a window leaves out whose collections are traced", fun() -> window_with_collector(On, Off) end}
+    ++ [{"a window leaves out whose collections are traced",
+         fun() -> window_with_collector(On, Off) end}
         || {_, On, Off} <- [hd(collectors()), lists:nth(2, collectors())]].
 
 %% Two that trace the collections of one process crash the VM.
@@ -60,7 +61,8 @@ window_with_collector(On, Off) ->
     Tally = emberl:record(50, #{rootset => [Busy, self()], report => return}),
     Notes = maps:get(notes, emberl_tally:info(Tally)),
     ?assert(lists:member(<<"1 processes are traced by somebody else">>, Notes)),
-    ?assertMatch([_ | _], [Row || #{process := Pid, mfa := {emberl_work, pair, 1}} = Row <- emberl_tally:rows(Tally), Pid =:= Busy]),
+    ?assertMatch([_ | _], [Row || #{process := Pid, mfa := {emberl_work, pair, 1}} = Row
+                                      <- emberl_tally:rows(Tally), Pid =:= Busy]),
     erlang:garbage_collect(),
     Off(),
     Tracer ! stop,
@@ -101,7 +103,8 @@ with_legacy(Fun) ->
     with_tracer(fun(Tracer) -> erlang:trace(self(), true, [call, {tracer, Tracer}]) end,
                 fun() ->
                         erlang:trace(self(), false, [all]),
-                        ?assertEqual({traced, local}, erlang:trace_info({emberl_work, leaf, 1}, traced)),
+                        ?assertEqual({traced, local},
+                                     erlang:trace_info({emberl_work, leaf, 1}, traced)),
                         erlang:trace_pattern({emberl_work, leaf, 1}, false, [local])
                 end, Fun).
 
@@ -188,14 +191,16 @@ refused() ->
                [{"flags are taken away", fun() -> erlang:trace(all, false, [all]) end},
                 {"breakpoints are taken away",
                  fun() -> erlang:trace_pattern({'_', '_', '_'}, false, [local]) end},
-                {"those of one function are", fun() -> erlang:trace_pattern({lists, seq, 2}, false, [local]) end},
+                {"those of one function are",
+                 fun() -> erlang:trace_pattern({lists, seq, 2}, false, [local]) end},
                 {"those to come are", fun() -> erlang:trace_pattern(on_load, false, [local]) end}]].
 
 %% What others do in the middle cannot be prevented, but it is told.
 disturbed(Disturb) ->
     Profile = emberl:apply(fun() -> Disturb(), emberl_work:pair(1) end, #{return => profile}),
     ?assertMatch(#{complete := false, cut_by := untraced}, emberl_profile:info(Profile)),
-    ?assertMatch(#{complete := true, cut_by := none}, emberl_profile:info(emberl:apply(?PAIR, profile()))).
+    ?assertMatch(#{complete := true, cut_by := none},
+                 emberl_profile:info(emberl:apply(?PAIR, profile()))).
 
 %% Nothing is touched, neither ours nor theirs; and it works when they are gone.
 refused(On, Off) ->

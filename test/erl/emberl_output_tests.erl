@@ -11,7 +11,8 @@
 files(Directory) ->
     lists:sort(filelib:wildcard("**", Directory)).
 
-text() -> #{output_format => brendan_gregg, metric => calls, quiet => true, modules => [emberl_work]}.
+text() ->
+    #{output_format => brendan_gregg, metric => calls, quiet => true, modules => [emberl_work]}.
 
 %% ---- names ----
 
@@ -44,7 +45,8 @@ emberl_test_odd(Module) ->
 extension_test_() ->
     [{atom_to_list(Format),
       fun() ->
-              in_directory(#{return => filename, output_format => Format, metric => calls}, fun(Options) ->
+              in_directory(#{return => filename, output_format => Format, metric => calls},
+                           fun(Options) ->
                   File = emberl:apply(?PAIR, Options),
                   ?assertEqual(Extension, filename:extension(File)),
                   ?assert(filelib:file_size(File) > 0)
@@ -75,7 +77,8 @@ output_file_test_() ->
 
 %% A file that is there is refused before the function is run, and left alone.
 existing_file_test() ->
-    in_directory((text())#{output_file => "graph"}, fun(#{output_directory := Directory} = Options) ->
+    in_directory((text())#{output_file => "graph"},
+                 fun(#{output_directory := Directory} = Options) ->
         File = filename:join(Directory, "graph.bggg"),
         ok = file:write_file(File, "precious"),
         Test = self(),
@@ -101,7 +104,8 @@ file_that_comes_meanwhile_test() ->
 
 numbered_files_test_() ->
     [fun() ->
-             in_directory((text())#{output_file => "graph"}, fun(#{output_directory := Directory} = Options) ->
+             in_directory((text())#{output_file => "graph"},
+                          fun(#{output_directory := Directory} = Options) ->
                  {ok, Capture} = emberl:start_capture({emberl_work, pair, 1}, 3, Options),
                  [emberl_work:pair(N) || N <- [1, 2, 3]],
                  {ok, Files} = emberl:await(Capture, infinity),
@@ -116,7 +120,8 @@ numbered_files_test_() ->
 bad_directory_test_() ->
     [{Name, fun() -> with_directory(fun(Directory) -> bad_directory(Make(Directory)) end) end}
      || {Name, Make} <- [{"a file", fun(D) -> touched(filename:join(D, "file")) end},
-                         {"below a file", fun(D) -> filename:join(touched(filename:join(D, "file")), "x") end},
+                         {"below a file",
+                          fun(D) -> filename:join(touched(filename:join(D, "file")), "x") end},
                          {"in /proc", fun(_) -> "/proc/emberl" end}]].
 
 touched(File) ->
@@ -126,7 +131,8 @@ touched(File) ->
 bad_directory(Directory) ->
     Options = (text())#{output_directory => Directory},
     ?assertError({bad_option, output_directory, _}, emberl:apply(?PAIR, Options)),
-    {error, {bad_option, output_directory, Text}} = emberl:capture({emberl_work, pair, 1}, 1, Options),
+    {error, {bad_option, output_directory, Text}} =
+        emberl:capture({emberl_work, pair, 1}, 1, Options),
     ?assert(is_binary(Text) andalso byte_size(Text) > 0),
     ?assertNot(emberl_test:running()).
 
@@ -136,7 +142,8 @@ directory_that_goes_test() ->
         Inner = filename:join(Directory, "inner"),
         logger:set_primary_config(level, none),
         #{result := Result, file := File, profile := Profile} =
-            emberl:apply(fun() -> file:del_dir_r(Inner) end, (text())#{output_directory => Inner, return => all}),
+            emberl:apply(fun() -> file:del_dir_r(Inner) end,
+                         (text())#{output_directory => Inner, return => all}),
         logger:set_primary_config(level, notice),
         ?assertEqual({ok, ok}, Result),
         ?assertMatch({error, {write_failed, _, <<_/binary>>}}, File),
@@ -188,7 +195,8 @@ full_disk(Directory, Format) ->
 
 %% Where no file is asked for, there is none, and no name of one.
 capture_without_files_test_() ->
-    [{atom_to_list(Return), fun() -> in_directory((text())#{return => Return, quiet => false}, fun no_files/1) end}
+    [{atom_to_list(Return),
+      fun() -> in_directory((text())#{return => Return, quiet => false}, fun no_files/1) end}
      || Return <- [value, data, profile, flamegraph]].
 
 no_files(#{output_directory := Directory} = Options) ->
@@ -230,12 +238,14 @@ stop_viewer(Viewer) ->
 missing_viewer_test_() ->
     [fun() ->
              in_directory((text())#{open => Viewer}, fun(Options) ->
-                 Warnings = warnings(fun() -> ?assertEqual({1, 1}, emberl:apply(?PAIR, Options)) end),
+                 Warnings =
+                     warnings(fun() -> ?assertEqual({1, 1}, emberl:apply(?PAIR, Options)) end),
                  ?assertMatch({match, _}, re:run(Warnings, ["cannot open .*", Name])),
                  ?assertMatch([_], files(maps:get(output_directory, Options)))
              end)
-     end || {Viewer, Name} <- [{"no-such-viewer", "no-such-viewer"}, {<<"/no/such/viewer">>, "viewer"},
-                               {speedscope, "speedscope"}, {hotspot, "hotspot"}],
+     end || {Viewer, Name} <- [{"no-such-viewer", "no-such-viewer"},
+                               {<<"/no/such/viewer">>, "viewer"}, {speedscope, "speedscope"},
+                               {hotspot, "hotspot"}],
             os:find_executable(lists:concat([Name])) =:= false].
 
 %% What is logged as a warning while Fun runs.
@@ -255,10 +265,12 @@ warnings(Fun) ->
 %% ---- merged results ----
 
 merge_test() ->
-    in_directory((text())#{merge => true, return => all}, fun(#{output_directory := Directory} = Options) ->
+    in_directory((text())#{merge => true, return => all},
+                 fun(#{output_directory := Directory} = Options) ->
         {ok, Capture} = emberl:start_capture({emberl_work, pair, 1}, 3, Options),
         [emberl_work:pair(N) || N <- [1, 2, 3]],
-        {ok, [#{result := Result, profile := Profile, file := _}]} = emberl:await(Capture, infinity),
+        {ok, [#{result := Result, profile := Profile, file := _}]} =
+            emberl:await(Capture, infinity),
         ?assertMatch([_], files(Directory)),
         ?assertEqual({ok, [{ok, {1, 1}}, {ok, {2, 2}}, {ok, {3, 3}}]}, Result),
         ?assertMatch(#{calls := 3, complete := true}, emberl_profile:info(Profile)),
@@ -266,8 +278,9 @@ merge_test() ->
     end).
 
 merge_of_processes_test() ->
-    Profiles = [emberl_test:in_process(fun() -> emberl_test:profile(?PAIR, #{modules => [emberl_work]}) end)
-                || _ <- [1, 2, 3]],
+    Profiles = [emberl_test:in_process(fun() ->
+                    emberl_test:profile(?PAIR, #{modules => [emberl_work]})
+                end) || _ <- [1, 2, 3]],
     Merged = emberl_profile:merge(Profiles),
     ?assertEqual(3, length(emberl_profile:processes(Merged))),
     ?assertEqual(#{[pair] => 3, [pair, leaf] => 6}, shape(Merged)),
@@ -296,23 +309,29 @@ write_test() ->
 
 format_test_() ->
     Profile = emberl_test:in_process(
-                fun() -> emberl_test:profile({emberl_work, fork, [1]}, #{modules => [emberl_work]}) end),
+                fun() ->
+                        emberl_test:profile({emberl_work, fork, [1]}, #{modules => [emberl_work]})
+                end),
     [{lists:flatten(io_lib:format("~p by ~p", [Format, Metric])),
       fun() ->
-              ?assert(is_binary(iolist_to_binary(emberl_profile:format(Profile, Format, #{metric => Metric}))))
+              ?assert(is_binary(iolist_to_binary(
+                                  emberl_profile:format(Profile, Format, #{metric => Metric}))))
       end} || Format <- [html, brendan_gregg], Metric <- [own_time, words, calls, binaries]]
     ++ [fun() -> collapsed(Profile) end,
         ?_assertError({bad_option, output_format, <<"no_such_format is not html or ", _/binary>>},
                       emberl_profile:format(Profile, no_such_format)),
-        ?_assertError({bad_option, output_format, _}, emberl_profile:write(Profile, foo, "/tmp/emberl-none")),
+        ?_assertError({bad_option, output_format, _},
+                      emberl_profile:write(Profile, foo, "/tmp/emberl-none")),
         ?_assertError({bad_option, calls, _}, emberl_profile:format(Profile, brendan_gregg, calls)),
         ?_assertError({bad_option, width, _}, emberl_profile:format(Profile, html, #{width => 1})),
         ?_assertError({bad_profile, [], _}, emberl_profile:merge([])),
-        ?_assertError({bad_option, metric, _}, emberl_profile:format(Profile, html, #{metric => no_such_metric})),
+        ?_assertError({bad_option, metric, _},
+                      emberl_profile:format(Profile, html, #{metric => no_such_metric})),
         ?_assertError({bad_profile, _, <<_/binary>>}, emberl_profile:format(not_a_profile, html)),
         ?_assertError({bad_profile, _, <<_/binary>>}, emberl_profile:info(make_ref())),
         ?_assertError(_, emberl_profile:merge([])),
-        ?_assertError({bad_profile, _, <<_/binary>>}, emberl_profile:merge([Profile, not_a_profile]))].
+        ?_assertError({bad_profile, _, <<_/binary>>},
+                      emberl_profile:merge([Profile, not_a_profile]))].
 
 %% A line is a process, its stack, and the number of calls.
 collapsed(Profile) ->

@@ -59,14 +59,16 @@ nested_test() ->
     Processes = processes(Profile),
     ?assertEqual([undefined | [Pid || #{pid := Pid} <- lists:droplast(Processes)]],
                  [Parent || #{parent := Parent} <- Processes]),
-    ?assertEqual([false, true, true, true, true, true], [Exited || #{exited := Exited} <- Processes]),
+    ?assertEqual([false, true, true, true, true, true],
+                 [Exited || #{exited := Exited} <- Processes]),
     [?assertEqual(#{[nested] => 1, [nested, leaf] => 1}, shape(Profile, Pid))
      || #{pid := Pid} <- Processes].
 
 %% A process that is dead at the end is told by what it was started with.
 label_test() ->
     Profile = profile(work(nested, [1]), ?WORK),
-    ?assertMatch([_, #{label := <<"emberl_work:nested/1">>, name := undefined}], processes(Profile)).
+    ?assertMatch([_, #{label := <<"emberl_work:nested/1">>, name := undefined}],
+                 processes(Profile)).
 
 %% Who is above a process that proc_lib has started, of one that is dead as well.
 ancestors_test() ->
@@ -78,7 +80,8 @@ ancestors_test() ->
                         profile(Work, ?WORK)
                 end),
     ?assertMatch([#{ancestors := []},
-                  #{ancestors := [<<"emberl_test_name">>, <<"emberl_test_sup">>, <<"<0.", _/binary>>],
+                  #{ancestors := [<<"emberl_test_name">>, <<"emberl_test_sup">>,
+                                  <<"<0.", _/binary>>],
                     exited := true}], processes(Profile)).
 
 ancestors_of_one_that_lives_test() ->
@@ -185,7 +188,8 @@ is_hibernating(Pid) ->
 %% ---- ends ----
 
 killed_test() ->
-    Profile = captured_end(fun() -> emberl_work:wait_for(never) end, wait_for, 1, fun kill_waiting/1),
+    Profile = captured_end(fun() -> emberl_work:wait_for(never) end, wait_for, 1,
+                           fun kill_waiting/1),
     ?assertEqual(exited, emberl_test:outcome(Profile)),
     ?assertEqual(#{[wait_for] => 1}, emberl_test:shape(Profile)).
 
@@ -202,7 +206,8 @@ ignore(_Pid) -> ok.
 
 max_heap_size_test() ->
     Limited = fun() ->
-                      process_flag(max_heap_size, #{size => 20000, kill => true, error_logger => false}),
+                      process_flag(max_heap_size,
+                                   #{size => 20000, kill => true, error_logger => false}),
                       emberl_work:allocate([])
               end,
     Profile = captured_end(Limited, allocate, 1, fun ignore/1),

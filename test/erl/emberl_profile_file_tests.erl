@@ -95,7 +95,8 @@ cannot_be_read_test() ->
         ?assertEqual({error, enoent}, emberl_profile:load(in(Directory))),
         ?assertEqual({error, eisdir}, emberl_profile:load(Directory))
     end),
-    ?assertMatch({error, {bad_profile, <<"not a regular file">>}}, emberl_profile:load("/dev/zero")).
+    ?assertMatch({error, {bad_profile, <<"not a regular file">>}},
+                 emberl_profile:load("/dev/zero")).
 
 not_a_profile_test() ->
     with_directory(fun(Directory) ->

@@ -64,7 +64,8 @@ tree(Profile) ->
 
 tree(Pid, Processes, Rows) ->
     Stacks = lists:foldl(fun add/2, #{}, [Row || #{process := P} = Row <- Rows, P =:= Pid]),
-    Children = [tree(Child, Processes, Rows) || #{pid := Child, parent := P} <- Processes, P =:= Pid],
+    Children = [tree(Child, Processes, Rows)
+                || #{pid := Child, parent := P} <- Processes, P =:= Pid],
     {Stacks, lists:sort(Children)}.
 
 add(#{stack := []}, Stacks) ->

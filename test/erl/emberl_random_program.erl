@@ -189,7 +189,8 @@ end_text({tail, Id}, Where) -> call_text(Id, less, Where);
 end_text({tail_fun, Id}, Where) -> statement_text({'fun', Id}, Where);
 end_text({raise, Class}, _Where) -> raise_text(Class);
 end_text({branch, K, R, Yes, No}, Where) ->
-    text("if N rem ~b =:= ~b -> ~s; true -> ~s end", [K, R, body_text(Yes, Where), body_text(No, Where)]);
+    text("if N rem ~b =:= ~b -> ~s; true -> ~s end",
+         [K, R, body_text(Yes, Where), body_text(No, Where)]);
 end_text({'try', Statements, Of, Catch}, Where) ->
     text("try ~s of _ -> ~s catch _:_ -> ~s end",
          [block_text(Statements, Where), body_text(Of, Where), body_text(Catch, Where)]).
@@ -220,12 +221,14 @@ statement_text({'catch', Statements}, Where) ->
 statement_text({'after', Statements}, Where) ->
     text("try ~s after sink(N) end", [block_text(Statements, Where)]);
 statement_text({'if', K, R, Statements, raise}, Where) ->
-    text("if N rem ~b =:= ~b -> ~s; true -> N end", [K, R, body_text({Statements, {raise, throw}}, Where)]);
+    text("if N rem ~b =:= ~b -> ~s; true -> N end",
+         [K, R, body_text({Statements, {raise, throw}}, Where)]);
 statement_text({'if', K, R, Statements, value}, Where) ->
     text("if N rem ~b =:= ~b -> ~s; true -> N end", [K, R, block_text(Statements, Where)]);
 statement_text({spawn, How, Id, Meanwhile}, {Module, Functions} = Where) ->
     text("await(~s, begin ~s end)",
-         [text(spawn_text(How), [Module, module(Id, Functions), name(Id)]), block_text(Meanwhile, Where)]);
+         [text(spawn_text(How), [Module, module(Id, Functions), name(Id)]),
+          block_text(Meanwhile, Where)]);
 statement_text(send, _Where) -> "begin self() ! x, receive x -> N end end";
 statement_text(sleep, _Where) -> "receive after 1 -> N end";
 statement_text(yield, _Where) -> "erlang:yield()";
@@ -251,7 +254,8 @@ module(Id, Functions) -> element(1, maps:get(Id, Functions)).
 
 %% An entry of the stack: what was called, the shown stack from there on (top
 %% first), and the real frame, which a chain of tail calls shares.
--record(entry, {frame :: frame(), path :: [frame()], real :: reference() | base, hidden :: boolean()}).
+-record(entry,
+        {frame :: frame(), path :: [frame()], real :: reference() | base, hidden :: boolean()}).
 
 -record(model, {program :: program(),
                 calls = #{} :: #{[frame()] => pos_integer()},
@@ -501,18 +505,21 @@ splits(List) ->
      || I <- lists:seq(1, length(List))].
 
 simpler_statement({'try', A, B}) ->
-    [A, B] ++ [[{'try', S, B}] || S <- simpler_list(A)] ++ [[{'try', A, S}] || S <- simpler_list(B)];
+    [A, B] ++ [[{'try', S, B}] || S <- simpler_list(A)]
+        ++ [[{'try', A, S}] || S <- simpler_list(B)];
 simpler_statement({Kind, A}) when Kind =:= 'catch'; Kind =:= 'after' ->
     [A] ++ [[{Kind, S}] || S <- simpler_list(A)];
 simpler_statement({'if', K, R, A, End}) ->
     [A] ++ [[{'if', K, R, S, End}] || S <- simpler_list(A)];
 simpler_statement({spawn, How, Id, A}) ->
     [[{call, Id, less}]] ++ [[{spawn, How, Id, S}] || S <- simpler_list(A)];
-simpler_statement({Kind, Id, _}) when Kind =:= external_fun; Kind =:= dynamic; Kind =:= comprehension ->
+simpler_statement({Kind, Id, _})
+  when Kind =:= external_fun; Kind =:= dynamic; Kind =:= comprehension ->
     [[{call, Id, less}]];
 simpler_statement({'fun', Id}) -> [[{call, Id, less}]];
 simpler_statement({call, Id, Fuel}) when is_integer(Fuel), Fuel > 1 -> [[{call, Id, Fuel div 2}]];
-simpler_statement({Kind, Size}) when Kind =:= tuple, Size > 1; Kind =:= list, Size > 1 -> [[{Kind, 1}]];
+simpler_statement({Kind, Size}) when Kind =:= tuple, Size > 1; Kind =:= list, Size > 1 ->
+    [[{Kind, 1}]];
 simpler_statement(_) -> [].
 
 simpler_end(value) -> [];

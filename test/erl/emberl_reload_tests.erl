@@ -30,7 +30,8 @@ halt_test_() ->
                                    || M <- [emberl, ?MODULE]]),
              Port = open_port({spawn_executable, os:find_executable("erl")},
                               [exit_status, stderr_to_stdout, binary,
-                               {args, ["-noshell" | Paths] ++ ["-s", ?MODULE_STRING, "halt_in_capture"]}]),
+                               {args, ["-noshell" | Paths]
+                                ++ ["-s", ?MODULE_STRING, "halt_in_capture"]}]),
              ?assertEqual({7, <<>>}, outcome(Port, <<>>))
      end}.
 

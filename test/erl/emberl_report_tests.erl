@@ -54,8 +54,10 @@ top_sorts_by_what_it_is_asked_for_test() ->
          Rows = emberl_profile:top(Profile, #{sort => Sort, count => all}),
          ?assertEqual(lists:sort(emberl_profile:functions(Profile)), lists:sort(Rows)),
          ?assertEqual(lists:reverse(lists:sort(weights(Key, Rows))), weights(Key, Rows)),
-         ?assertEqual(lists:sublist(Rows, 3), emberl_profile:top(Profile, [{sort, Sort}, {count, 3}]))
-     end || {Sort, Key} <- [{own_time, own_ns}, {total_time, total_ns}, {words, words}, {calls, calls}]].
+         ?assertEqual(lists:sublist(Rows, 3),
+                      emberl_profile:top(Profile, [{sort, Sort}, {count, 3}]))
+     end || {Sort, Key} <- [{own_time, own_ns}, {total_time, total_ns}, {words, words},
+                            {calls, calls}]].
 
 top_of_a_number_test() ->
     ?assertEqual(2, length(emberl_profile:top(sample(1, 1), 2))).
@@ -71,7 +73,8 @@ top_of_a_process_test() ->
     Rows = emberl_profile:top(Profile, #{process => Spawned, count => all}),
     ?assertEqual(lists:sort(emberl_profile:functions(Profile, Spawned)), lists:sort(Rows)),
     ?assertEqual(Rows, emberl_profile:top(Profile, #{process => Text, count => all})),
-    ?assertEqual(Rows, emberl_profile:top(Profile, #{process => pid_to_list(Spawned), count => all})),
+    ?assertEqual(Rows,
+                 emberl_profile:top(Profile, #{process => pid_to_list(Spawned), count => all})),
     ?assertNotEqual(Rows, emberl_profile:top(Profile, #{process => Caller, count => all})).
 
 top_of_a_named_process_test() ->
@@ -197,20 +200,23 @@ words(Profile) ->
 
 a_merge_tells_of_all_targets_test() ->
     [Pair, Seq] = [profile({emberl_work, pair, [1]}), profile({lists, seq, [1, 3]})],
-    Target = fun(Profiles) -> maps:get(target, emberl_profile:info(emberl_profile:merge(Profiles))) end,
+    Target =
+        fun(Profiles) -> maps:get(target, emberl_profile:info(emberl_profile:merge(Profiles))) end,
     [PairText, SeqText] = [Target([Profile]) || Profile <- [Pair, Seq]],
     ?assertEqual(PairText, Target([Pair, Pair])),
     ?assertEqual(<<"merge of ", PairText/binary, "; ", SeqText/binary>>, Target([Pair, Seq, Pair])).
 
 what_is_no_binary_is_no_profile_test() ->
     ?assertError({bad_profile, _, _},
-                 emberl_profile:from_binary(emberl_profile:to_binary(profile({emberl_work, pair, [1]})))).
+                 emberl_profile:from_binary(
+                   emberl_profile:to_binary(profile({emberl_work, pair, [1]})))).
 
 diff_is_per_call_test() ->
     Three = emberl_profile:merge([sample(4, 4) || _ <- [1, 2, 3]]),
     One = sample(4, 4),
     Diff = emberl_profile:diff(One, Three),
-    #{scale := 3.0, normalise := calls, calls := 3, before := #{calls := 1}} = emberl_profile:info(Diff),
+    #{scale := 3.0, normalise := calls, calls := 3, before := #{calls := 1}} =
+        emberl_profile:info(Diff),
     [?assertEqual(0, Delta) || #{mfa := {emberl_work, _, _}, delta := #{calls := Delta}}
                                    <- emberl_profile:functions(Diff)],
     #{scale := 1.0} = emberl_profile:info(emberl_profile:diff(One, Three, #{normalise => none})).
@@ -247,7 +253,8 @@ notes_tell_what_is_doubtful_or_less_exact_test() ->
 every_text_has_the_notes_test() ->
     {incomplete, stopped, [Profile]} = unfinished(),
     {ok, Defaults} = emberl_options:top(#{}),
-    [?assertMatch({_, _}, binary:match(unicode:characters_to_binary(Text), <<"note: the call was stopped">>))
+    [?assertMatch({_, _}, binary:match(unicode:characters_to_binary(Text),
+                                       <<"note: the call was stopped">>))
      || Text <- [emberl_report:summary(Profile, Defaults, #{}), emberl_report:details(Profile, #{}),
                  emberl_report:functions(Profile, Defaults, #{})]].
 
@@ -263,7 +270,8 @@ a_diff_in_formats_test() ->
     Folded = emberl_profile:format(Diff, brendan_gregg, #{metric => calls}),
     [?assertMatch({match, _}, re:run(Line, "^.* [0-9]+ [0-9]+$"))
      || Line <- string:lexemes(Folded, "\n")],
-    ?assertMatch({_, _}, binary:match(iolist_to_binary(emberl_profile:format(Diff, html)), <<"\"before\":">>)),
+    ?assertMatch({_, _}, binary:match(iolist_to_binary(emberl_profile:format(Diff, html)),
+                                      <<"\"before\":">>)),
     Svg = iolist_to_binary(emberl_profile:format(Diff, svg, #{width => before})),
     ?assertMatch({_, _}, binary:match(Svg, <<"data-width=\"before\"">>)),
     ?assertError({no_comparison, pprof}, emberl_profile:format(Diff, pprof)),
@@ -282,8 +290,10 @@ comparisons_are_neither_merged_nor_compared_test() ->
     ?assertError({bad_profile, _, _}, emberl_profile:merge([Diff])),
     ?assertError({bad_profile, _, _}, emberl_profile:diff(Diff, Profile)),
     ?assertError({bad_profile, _, _}, emberl_profile:diff(Profile, Diff)),
-    ?assertError({bad_option, normalise, _}, emberl_profile:diff(Profile, Profile, #{normalise => words})),
-    ?assertError({bad_option, metric, _}, emberl_profile:diff(Profile, Profile, #{metric => words})).
+    ?assertError({bad_option, normalise, _},
+                 emberl_profile:diff(Profile, Profile, #{normalise => words})),
+    ?assertError({bad_option, metric, _},
+                 emberl_profile:diff(Profile, Profile, #{metric => words})).
 
 %% What a process waited for and the binaries it made are columns, and can be sorted by.
 waiting_and_binaries_test() ->
@@ -292,10 +302,12 @@ waiting_and_binaries_test() ->
     Made = emberl_test:in_process(
              fun() -> emberl_test:profile({emberl_work, binaries, [8000000]}, Options) end),
     ?assertMatch([#{mfa := {_, wait_for, _}} | _], emberl_profile:top(Waited, #{sort => waiting})),
-    ?assertMatch([#{mfa := {_, large_binary, _}} | _], emberl_profile:top(Made, #{sort => binaries})),
+    ?assertMatch([#{mfa := {_, large_binary, _}} | _],
+                 emberl_profile:top(Made, #{sort => binaries})),
     Heads = fun(Profile) ->
                     {ok, Parsed} = emberl_options:top(#{}),
-                    Text = unicode:characters_to_list(emberl_report:functions(Profile, Parsed, #{})),
+                    Text =
+                        unicode:characters_to_list(emberl_report:functions(Profile, Parsed, #{})),
                     [Head] = [Line || "calls" ++ Line <- string:lexemes(Text, "\n")],
                     string:lexemes(Head, " ")
             end,

@@ -60,7 +60,8 @@ request_status(Target, Sampler) ->
 captured(Least) -> fun(#{captured := Captured}) -> Captured >= Least end.
 
 calls(MFA, Profile) ->
-    lists:sum([Calls || #{mfa := Function, calls := Calls} <- emberl_profile:functions(Profile), Function =:= MFA]).
+    lists:sum([Calls || #{mfa := Function, calls := Calls} <- emberl_profile:functions(Profile),
+                        Function =:= MFA]).
 
 cases(Cases) ->
     {setup, fun() -> emberl:apply(fun() -> ok end, #{return => profile}) end,
@@ -78,13 +79,15 @@ bad_options_test_() ->
                            {targets, #{targets => [request | improper]}},
                            {targets, #{targets => lists:duplicate(17, ?REQUEST)}},
                            {processes, #{targets => [?REQUEST], processes => [self()]}},
-                           {window, #{window => 51}}, {window, #{window => 60001, targets => [?REQUEST]}}]].
+                           {window, #{window => 51}},
+                           {window, #{window => 60001, targets => [?REQUEST]}}]].
 
 %% ---- numbers ----
 
 numbers_test_() ->
     cases([{"shares", fun shares/0}, {"nested", fun nested/0}, {"raising", fun raises/0},
-           {"no budget", fun rests/0}, {"slices", fun slices/0}, {"pause", fun counts_after_a_pause/0}]).
+           {"no budget", fun rests/0}, {"slices", fun slices/0},
+           {"pause", fun counts_after_a_pause/0}]).
 
 %% Shares are those of all calls, though few were captured.
 shares() ->
@@ -92,7 +95,8 @@ shares() ->
         sampled(?REQUEST, #{every => 10}, fun ?MODULE:request/1, captured(150)),
     ?assert(Calls =< Called),
     ?assert(P =< 0.11, P),
-    #{sampled := #{windows := Captured, seen := Captured, present := Present}} = emberl_profile:info(Profile),
+    #{sampled := #{windows := Captured, seen := Captured, present := Present}} =
+        emberl_profile:info(Profile),
     ?assert(Present =< Calls),
     Requests = calls(?REQUEST, Profile),
     ?assert(abs(Requests - Present) =< Captured, {Requests, Present}), % they are rounded
@@ -129,7 +133,8 @@ rests() ->
 slices() ->
     emberl_test:with_directory(fun(Directory) ->
         {#{captured := Captured}, _, _} =
-            sampled_in(Directory, #{every => 10, slice => 200}, fun ?MODULE:request/1, captured(40)),
+            sampled_in(Directory, #{every => 10, slice => 200}, fun ?MODULE:request/1,
+                       captured(40)),
         {ok, Profile} = emberl:query(Directory, "-1d", now),
         ?assertMatch(#{sampled := #{windows := Captured}}, emberl_profile:info(Profile)),
         ?assert(calls({?MODULE, fast, 0}, Profile) > 0)
@@ -139,7 +144,8 @@ slices() ->
 sampled_in(Directory, Options, Function, Enough) ->
     Counter = counters:new(1, []),
     Caller = caller(Function, Counter),
-    {ok, Sampler} = emberl:sample(maps:merge(?FAST, Options#{targets => [?REQUEST], store => Directory})),
+    {ok, Sampler} =
+        emberl:sample(maps:merge(?FAST, Options#{targets => [?REQUEST], store => Directory})),
     wait_until(fun() -> Enough(request_status(?REQUEST, Sampler)) end),
     ok = emberl:pause(Sampler),
     Status = request_status(?REQUEST, Sampler),
@@ -167,12 +173,18 @@ counts_after_a_pause() ->
 cleanup_test_() ->
     cases([{Name, fun() -> nothing_left(End) end}
            || {Name, End} <- [{"stopped", fun emberl:stop/1},
-                              {"paused", fun(Sampler) -> emberl:pause(Sampler), emberl:stop(Sampler) end},
-                              {"all stopped", fun(Sampler) -> emberl:stop(), emberl:stop(Sampler) end},
-                              {"sampler killed", fun sampler_killed/1}, {"control killed", fun control_killed/1},
+                              {"paused",
+                               fun(Sampler) -> emberl:pause(Sampler), emberl:stop(Sampler) end},
+                              {"all stopped",
+                               fun(Sampler) -> emberl:stop(), emberl:stop(Sampler) end},
+                              {"sampler killed", fun sampler_killed/1},
+                              {"control killed", fun control_killed/1},
                               {"all killed", fun all_killed/1},
-                              {"application stopped", fun(_) -> application:stop(emberl),
-                                                                application:ensure_all_started(emberl) end}]]).
+                              {"application stopped",
+                               fun(_) ->
+                                       application:stop(emberl),
+                                       application:ensure_all_started(emberl)
+                               end}]]).
 
 nothing_left(End) ->
     Caller = caller(fun ?MODULE:request/1, counters:new(1, [])),

@@ -30,9 +30,13 @@ wait_more(Sampler, Count) ->
 rounds_test_() ->
     {setup, fun() -> emberl:apply(fun() -> ok end, #{return => profile}) end,
      [{Name, {timeout, 300, Fun}}
-      || {Name, Fun} <- [{"100,000 processes", fun many_processes/0}, {"a load that jumps", fun jumping_load/0},
+      || {Name, Fun} <- [{"100,000 processes", fun many_processes/0},
+                         {"a load that jumps", fun jumping_load/0},
                          {"start and stop", fun() -> many_times(#{}) end},
-                         {"start and stop, calls", fun() -> many_times(#{targets => [{?MODULE, request, 1}], every => 1}) end}]]}.
+                         {"start and stop, calls",
+                          fun() ->
+                                  many_times(#{targets => [{?MODULE, request, 1}], every => 1})
+                          end}]]}.
 
 %% Few are looked at, and each goes on as before.
 many_processes() ->
@@ -41,7 +45,8 @@ many_processes() ->
     Sampler = started(#{most_processes => 300}),
     wait_more(Sampler, 3),
     #{coverage := Coverage, errors := Errors} = emberl:status(Sampler),
-    #{sampled := #{seen := Seen, present := Present}} = emberl_profile:info(emberl:snapshot(Sampler)),
+    #{sampled := #{seen := Seen, present := Present}} =
+        emberl_profile:info(emberl:snapshot(Sampler)),
     ok = emberl:stop(Sampler),
     ?assertEqual(0, Errors),
     ?assert(Coverage < 0.01, Coverage),
@@ -56,7 +61,8 @@ jumping_load() ->
     Sampler = started(#{}),
     [begin
          wait_more(Sampler, 2),
-         Busy = [emberl_test:busy(fun() -> emberl_work:pair(1) end) || _ <- lists:seq(1, 4 * erlang:system_info(schedulers))],
+         Busy = [emberl_test:busy(fun() -> emberl_work:pair(1) end)
+                 || _ <- lists:seq(1, 4 * erlang:system_info(schedulers))],
          wait_more(Sampler, 2),
          [emberl_test:stop(Pid) || Pid <- Busy]
      end || _ <- [1, 2, 3]],
@@ -76,7 +82,8 @@ many_times(Options) ->
     Used = used(),
     [round_of(Options, N) || N <- lists:seq(1, Half)],
     ?assertEqual(Before, settled(state())),
-    [{_, Atoms}, {_, Bytes}] = [{Key, Now - Then} || {{Key, Now}, {Key, Then}} <- lists:zip(used(), Used)],
+    [{_, Atoms}, {_, Bytes}] = [{Key, Now - Then}
+                                || {{Key, Now}, {Key, Then}} <- lists:zip(used(), Used)],
     ?assert(Atoms =< ?MOST_ATOMS, Atoms),
     ?assert(Bytes =< ?MOST_BYTES, Bytes),
     unlink(Caller),

@@ -41,10 +41,13 @@ cases(Cases) ->
 
 bad_options_test_() ->
     [?_assertMatch({error, {bad_option, Key, _}}, emberl:sample(#{Key => Value}))
-     || {Key, Values} <- [{budget, [0, 1, "1", -0.1]}, {window, [0, 51, 1.5]}, {min_interval, [-1, soon]},
-                          {processes, [[], self(), [1], [a | b]]}, {most_processes, [0, all]},
-                          {modules, [[no_such_module], []]}, {store, [1, "", a_name]}, {slice, [0, 99]},
-                          {metrics, [none, [], [time], words]}, {retention, [none, #{max_bytes => 0}, #{max_size => 1}]},
+     || {Key, Values} <- [{budget, [0, 1, "1", -0.1]}, {window, [0, 51, 1.5]},
+                          {min_interval, [-1, soon]}, {processes, [[], self(), [1], [a | b]]},
+                          {most_processes, [0, all]},
+                          {modules, [[no_such_module], []]}, {store, [1, "", a_name]},
+                          {slice, [0, 99]},
+                          {metrics, [none, [], [time], words]},
+                          {retention, [none, #{max_bytes => 0}, #{max_size => 1}]},
                           {memory_limit, [1, 65535, infinity]}, {max_events, [0, 999]},
                           {run_queue_limit, [0, none]}, {kill_file, [1, ""]}, {colour, [red]}],
         Value <- Values].
@@ -55,8 +58,8 @@ bad_store_test() ->
 
 unknown_sampler_test_() ->
     [?_assertMatch({error, {unknown_sampler, emberl_sampler, _}}, Call(emberl_sampler))
-     || Call <- [fun emberl:status/1, fun emberl:pause/1, fun emberl:resume/1, fun emberl:snapshot/1,
-                 fun emberl:stop/1]].
+     || Call <- [fun emberl:status/1, fun emberl:pause/1, fun emberl:resume/1,
+                 fun emberl:snapshot/1, fun emberl:stop/1]].
 
 %% ---- its life ----
 
@@ -73,13 +76,15 @@ samples() ->
     Sampler = started(#{}),
     wait_windows(Sampler, 3),
     #{state := sampling, reason := none, budget := 0.5, events := Events, coverage := Coverage,
-      cost_minute := Minute, cost_life := Life, memory := Memory, store := none} = emberl:status(Sampler),
+      cost_minute := Minute, cost_life := Life, memory := Memory,
+      store := none} = emberl:status(Sampler),
     ?assert(Events > 0 andalso Coverage > 0.5 andalso Memory > 0),
     ?assert(Minute > 0 andalso Life > 0),
     Snapshot = emberl:snapshot(Sampler),
     #{windows := Windows, window_ns := Within, span_ns := Span, budget := 0.5} = sampled(Snapshot),
     ?assert(Windows >= 3 andalso Within > 0 andalso Span > Within),
-    ?assertMatch(#{outcome := recorded, target := <<"sample of ", _/binary>>}, emberl_profile:info(Snapshot)),
+    ?assertMatch(#{outcome := recorded, target := <<"sample of ", _/binary>>},
+                 emberl_profile:info(Snapshot)),
     ?assertEqual(ok, emberl:stop(Sampler)),
     ?assertMatch({error, {unknown_sampler, _, _}}, emberl:status(Sampler)).
 
@@ -107,8 +112,10 @@ slices_have_each_window_once() ->
         Sampler = started(#{store => Store, slice => 300}),
         wait_until(fun() -> maps:get(files, status(store, Sampler)) >= 2 end),
         ok = emberl:pause(Sampler), % what is left is stored, too
-        #{windows := Windows, events := Events, store := #{files := Files, error := none}} = emberl:status(Sampler),
-        {ok, Profile, #{slices := Files, skipped := []}} = emberl:query(Store, "-1d", now, [details]),
+        #{windows := Windows, events := Events, store := #{files := Files, error := none}} =
+            emberl:status(Sampler),
+        {ok, Profile, #{slices := Files, skipped := []}} =
+            emberl:query(Store, "-1d", now, [details]),
         ?assertMatch(#{windows := Windows}, sampled(Profile)),
         ?assertMatch(#{events := Events}, emberl_profile:info(Profile)),
         ok = emberl:stop(Sampler),
@@ -137,7 +144,8 @@ some_processes() ->
     Sampler = started(#{processes => [Busy, no_such_name]}),
     wait_windows(Sampler, 2),
     ok = emberl:pause(Sampler),
-    ?assertEqual([Busy], [Pid || #{pid := Pid} <- emberl_profile:processes(emberl:snapshot(Sampler))]),
+    ?assertEqual([Busy],
+                 [Pid || #{pid := Pid} <- emberl_profile:processes(emberl:snapshot(Sampler))]),
     ok = emberl:stop(Sampler),
     emberl_test:stop(Busy).
 
@@ -172,10 +180,14 @@ some_metrics() ->
         {ok, Profile} = emberl:query(Directory, "-1d", now),
         #{fallbacks := Absent} = emberl_profile:info(Profile),
         ?assertEqual([], [no_times, no_words, binaries] -- Absent),
-        [?assertEqual([binary_bytes, calls, mfa], lists:sort(maps:keys(Row))) || Row <- emberl_profile:functions(Profile)],
-        ?assert(lists:any(fun(#{calls := Calls}) -> Calls > 0 end, emberl_profile:functions(Profile))),
-        ?assertError({bad_option, metric, _}, emberl_profile:format(Profile, svg, #{metric => own_time})),
-        ?assertEqual(iolist_to_binary(emberl_profile:format(Profile, brendan_gregg, #{metric => calls})),
+        [?assertEqual([binary_bytes, calls, mfa], lists:sort(maps:keys(Row)))
+         || Row <- emberl_profile:functions(Profile)],
+        ?assert(lists:any(fun(#{calls := Calls}) -> Calls > 0 end,
+                          emberl_profile:functions(Profile))),
+        ?assertError({bad_option, metric, _},
+                     emberl_profile:format(Profile, svg, #{metric => own_time})),
+        ?assertEqual(iolist_to_binary(emberl_profile:format(Profile, brendan_gregg,
+                                                            #{metric => calls})),
                      iolist_to_binary(emberl_profile:format(Profile, brendan_gregg, #{}))),
         emberl_test:quiet(fun() -> emberl:print(Profile) end)
     end).
@@ -216,7 +228,10 @@ others_between_windows() ->
     1 = erlang:trace_pattern({emberl_work, pair, 1}, true, [local]),
     case emberl_test:has_sessions() of
         true -> wait_windows(Sampler, status(windows, Sampler) + 2);
-        false -> wait_until(fun() -> status(error, Sampler) =:= {other_tracer, {function, {emberl_work, pair, 1}}} end)
+        false ->
+            wait_until(fun() ->
+                status(error, Sampler) =:= {other_tracer, {function, {emberl_work, pair, 1}}}
+            end)
     end,
     ?assertEqual({traced, local}, erlang:trace_info({emberl_work, pair, 1}, traced)),
     1 = erlang:trace_pattern({emberl_work, pair, 1}, false, [local]),
@@ -257,7 +272,8 @@ kill_file() ->
     end).
 
 run_queues() ->
-    Busy = [emberl_test:busy(fun() -> emberl_work:pair(1) end) || _ <- lists:seq(1, 10 * erlang:system_info(schedulers))],
+    Busy = [emberl_test:busy(fun() -> emberl_work:pair(1) end)
+            || _ <- lists:seq(1, 10 * erlang:system_info(schedulers))],
     Sampler = stopped(run_queues, #{run_queue_limit => 1}),
     [emberl_test:stop(Pid) || Pid <- Busy],
     ok = emberl:stop(Sampler).
@@ -292,12 +308,17 @@ directory_in_the_way() ->
 cleanup_test_() ->
     cases([{Name, fun() -> nothing_left(End) end}
            || {Name, End} <- [{"stopped", fun emberl:stop/1},
-                              {"paused", fun(Sampler) -> emberl:pause(Sampler), emberl:stop(Sampler) end},
-                              {"all stopped", fun(Sampler) -> emberl:stop(), emberl:stop(Sampler) end},
+                              {"paused",
+                               fun(Sampler) -> emberl:pause(Sampler), emberl:stop(Sampler) end},
+                              {"all stopped",
+                               fun(Sampler) -> emberl:stop(), emberl:stop(Sampler) end},
                               {"killed", fun killed/1}, {"control killed", fun control_killed/1},
                               {"supervisor killed", fun supervisor_killed/1},
-                              {"application stopped", fun(_) -> application:stop(emberl),
-                                                                application:ensure_all_started(emberl) end}]]).
+                              {"application stopped",
+                               fun(_) ->
+                                       application:stop(emberl),
+                                       application:ensure_all_started(emberl)
+                               end}]]).
 
 nothing_left(End) ->
     Busy = emberl_test:busy(fun() -> emberl_work:pair(1) end),
@@ -313,8 +334,8 @@ nothing_left(End) ->
     ?assertEqual({ok, {1, 1}}, emberl_test:works()).
 
 state() ->
-    {emberl_cleanup_tests:state(), length(filelib:wildcard("/proc/self/fd/*")), whereis(emberl_sampler),
-     is_pid(whereis(emberl_control))}.
+    {emberl_cleanup_tests:state(), length(filelib:wildcard("/proc/self/fd/*")),
+     whereis(emberl_sampler), is_pid(whereis(emberl_control))}.
 
 %% Its supervisor starts another.
 killed(Sampler) ->
@@ -334,7 +355,10 @@ supervisor_killed(Sampler) ->
     exit(Supervisor, kill),
     emberl_test:wait_dead(Supervisor),
     wait_until(fun() -> not is_process_alive(Sampler) end),
-    wait_until(fun() -> not lists:member(emberl, [App || {App, _, _} <- application:which_applications()]) end),
+    wait_until(fun() ->
+                       not lists:member(emberl,
+                                        [App || {App, _, _} <- application:which_applications()])
+               end),
     {ok, _} = application:ensure_all_started(emberl).
 
 %% ---- shares ----

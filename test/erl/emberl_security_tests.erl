@@ -18,7 +18,8 @@ pair() -> profile({emberl_work, pair, [1]}).
 
 %% What is there already stays, and so does what a symbolic link points to or would make.
 taken_test_() ->
-    [{lists:flatten([Name, ", ", Kind]), fun() -> with_directory(fun(D) -> taken(D, Kind, Write) end) end}
+    [{lists:flatten([Name, ", ", Kind]),
+      fun() -> with_directory(fun(D) -> taken(D, Kind, Write) end) end}
      || {Name, Write} <- writers(), Kind <- ["file", "link", "dangling link", "directory"]].
 
 taken(Directory, Kind, Write) ->
@@ -30,7 +31,8 @@ taken(Directory, Kind, Write) ->
     ?assertEqual(Before, content(Directory)).
 
 occupy("file", File, _) -> ok = file:write_file(File, "mine");
-occupy("link", File, Other) -> ok = file:write_file(Other, "mine"), ok = file:make_symlink(Other, File);
+occupy("link", File, Other) ->
+    ok = file:write_file(Other, "mine"), ok = file:make_symlink(Other, File);
 occupy("dangling link", File, Other) -> ok = file:make_symlink(Other, File);
 occupy("directory", File, _) -> ok = file:make_dir(File).
 
@@ -65,10 +67,12 @@ umask(File, Write) ->
 function_name_is_text_test() ->
     with_directory(fun(Directory) ->
         Name = '../../x; rm -rf $(y) `z` \n\e[2J',
-        Code = emberl_test:compile(emberl_hostile, [lists:flatten(io_lib:format("~tp() -> ok.", [Name]))]),
+        Code = emberl_test:compile(emberl_hostile,
+                                   [lists:flatten(io_lib:format("~tp() -> ok.", [Name]))]),
         {module, emberl_hostile} = code:load_binary(emberl_hostile, "none", Code),
         {#{file := File, profile := Profile}, Printed} = emberl_test:quiet(fun() ->
-            emberl:apply({emberl_hostile, Name, []}, #{output_directory => Directory, return => all})
+            emberl:apply({emberl_hostile, Name, []},
+                         #{output_directory => Directory, return => all})
         end),
         ?assertEqual(Directory, filename:dirname(binary_to_list(File))),
         ?assertEqual(nomatch, re:run(filename:basename(File), "[^A-Za-z0-9_.-]")),
@@ -87,9 +91,10 @@ keys() ->
     maps:keys(Options).
 
 refused(Key) ->
-    Bad = [self(), make_ref(), fun() -> ok end, {}, {a, b, c}, [a | b], <<1:3>>, -1, 1 bsl 80, 1.0e300,
-           "a\0b", <<"a\0b">>, [16#d800], #{}, [[[]]]],
-    [?assertMatch({Key, Value, _}, {Key, Value, answer(#{Key => Value, quiet => true})}) || Value <- Bad],
+    Bad = [self(), make_ref(), fun() -> ok end, {}, {a, b, c}, [a | b], <<1:3>>, -1,
+           1 bsl 80, 1.0e300, "a\0b", <<"a\0b">>, [16#d800], #{}, [[[]]]],
+    [?assertMatch({Key, Value, _}, {Key, Value, answer(#{Key => Value, quiet => true})})
+     || Value <- Bad],
     ?assertNot(emberl_test:running()).
 
 answer(Options) ->
@@ -106,10 +111,11 @@ no_atoms_test() ->
         {ok, First} = emberl_profile:load(File),
         use(First),
         Before = erlang:system_info(atom_count),
-        [begin {ok, Profile} = emberl_profile:load(File), use(Profile) end || _ <- lists:seq(1, 20)],
+        [begin {ok, Profile} = emberl_profile:load(File), use(Profile) end
+         || _ <- lists:seq(1, 20)],
         ?assertEqual(Before, erlang:system_info(atom_count))
     end).
 
 use(Profile) ->
-    [emberl_profile:functions(Profile), emberl_profile:stacks(Profile), emberl_profile:info(Profile),
-     emberl_profile:processes(Profile)].
+    [emberl_profile:functions(Profile), emberl_profile:stacks(Profile),
+     emberl_profile:info(Profile), emberl_profile:processes(Profile)].

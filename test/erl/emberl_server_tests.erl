@@ -36,7 +36,8 @@ tests() ->
      {"a name in place of a pid", fun named/0},
      {"words in two sessions", fun words_twice/0},
      {"emberl:stop/0 stops it", fun() -> all_stopped(fun emberl:stop/0) end},
-     {"the application's end stops it", fun() -> all_stopped(fun() -> application:stop(emberl) end) end},
+     {"the application's end stops it",
+      fun() -> all_stopped(fun() -> application:stop(emberl) end) end},
      {"it is known again", fun known_again/0},
      {"is like tprof", fun like_tprof/0}].
 
@@ -52,8 +53,8 @@ calls() -> calls(self()).
 calls(Process) -> calls(Process, emberl_server:collect()).
 
 calls(Process, Tally) ->
-    lists:sort([{F, Calls} || #{process := P, mfa := {emberl_work, F, _}, calls := Calls} <- emberl_tally:rows(Tally),
-                              P =:= Process]).
+    lists:sort([{F, Calls} || #{process := P, mfa := {emberl_work, F, _}, calls := Calls}
+                                  <- emberl_tally:rows(Tally), P =:= Process]).
 
 %% ---- functions ----
 
@@ -65,7 +66,8 @@ chosen() ->
     emberl_test:in_process(fun() -> emberl_work:pairs(7) end),
     Tally = emberl_server:collect(),
     ?assertEqual([{leaf, 10}, {pair, 5}, {pairs, 6}], calls(self(), Tally)),
-    ?assertMatch(#{engine := counters, measures := [call_time], outcome := none, notes := []}, emberl_tally:info(Tally)).
+    ?assertMatch(#{engine := counters, measures := [call_time], outcome := none, notes := []},
+                 emberl_tally:info(Tally)).
 
 patterns() ->
     start(call_time),
@@ -82,8 +84,8 @@ patterns() ->
 no_functions() ->
     start(call_time),
     [?assertMatch({error, {bad_option, pattern, _}}, set(Pattern))
-     || Pattern <- [{no_such_module, '_', '_'}, {lists, no_such_function, '_'}, {lists, seq, 9}, {'_', seq, 2},
-                    {emberl_server, '_', '_'}, {1, 2, 3}]].
+     || Pattern <- [{no_such_module, '_', '_'}, {lists, no_such_function, '_'}, {lists, seq, 9},
+                    {'_', seq, 2}, {emberl_server, '_', '_'}, {1, 2, 3}]].
 
 all_functions() ->
     start(call_time),
@@ -139,7 +141,9 @@ restarting() ->
     ?assertEqual([{leaf, 1}], calls()).
 
 reloaded() ->
-    Code = [emberl_test:compile(emberl_server_reloaded, ["f(X) -> {X, " ++ integer_to_list(N) ++ "}."]) || N <- [1, 2]],
+    Code = [emberl_test:compile(emberl_server_reloaded,
+                                ["f(X) -> {X, " ++ integer_to_list(N) ++ "}."])
+            || N <- [1, 2]],
     Load = fun(C) -> code:purge(emberl_server_reloaded),
                      {module, _} = code:load_binary(emberl_server_reloaded, "nowhere", C) end,
     Load(hd(Code)),
@@ -149,7 +153,8 @@ reloaded() ->
     Call = fun(N) -> [emberl_server_reloaded:f(X) || X <- lists:seq(1, N)] end,
     Calls = fun() ->
                     T = emberl_server:collect(),
-                    {[C || #{mfa := {_, f, 1}, calls := C} <- emberl_tally:rows(T)], maps:get(notes, emberl_tally:info(T))}
+                    {[C || #{mfa := {_, f, 1}, calls := C} <- emberl_tally:rows(T)],
+                     maps:get(notes, emberl_tally:info(T))}
             end,
     Call(10),
     receive after 2500 -> ok end, % it has been read meanwhile
@@ -168,7 +173,8 @@ loaded_later() ->
     {module, _} = code:ensure_loaded(emberl_work_other),
     emberl_work_other:module_info(module),
     Tally = emberl_server:collect(),
-    ?assertMatch([_], [1 || #{mfa := {emberl_work_other, module_info, 1}} <- emberl_tally:rows(Tally)]),
+    ?assertMatch([_],
+                 [1 || #{mfa := {emberl_work_other, module_info, 1}} <- emberl_tally:rows(Tally)]),
     ?assertEqual([], maps:get(notes, emberl_tally:info(Tally))).
 
 %% ---- processes ----
@@ -193,11 +199,12 @@ chosen_processes() ->
                  emberl_server:enable_trace([emberl_server_worker, no_such_process, B, Dead])),
     is_counted(B),
     [?assertError({bad_option, rootset, _}, emberl_server:enable_trace(Bad))
-     || Bad <- [Dead, no_such_process, {children, no_such_process}, {all_children, Dead}, "no process",
-                [self() | no_list], [1], 17, #{}]],
+     || Bad <- [Dead, no_such_process, {children, no_such_process},
+                {all_children, Dead}, "no process", [self() | no_list], [1], 17, #{}]],
     ?assertEqual(0, emberl_server:disable_trace(Dead)),
     ?assertEqual(length(children(self())), emberl_server:disable_trace({children, self()})),
-    ?assertMatch(#{A := #{name := <<"emberl_server_worker">>}}, emberl_tally:processes(emberl_server:collect())),
+    ?assertMatch(#{A := #{name := <<"emberl_server_worker">>}},
+                 emberl_tally:processes(emberl_server:collect())),
     Before = calls(A),
     ?assertEqual(Before, calls(A)),
     Children = length(children(whereis(kernel_sup))),
@@ -228,7 +235,10 @@ spawned() ->
     start(call_time),
     set(?WORK),
     Fork = fun() -> emberl_test:in_process(fun() -> emberl_work:leaf(1) end) end,
-    Processes = fun() -> length([1 || #{mfa := {_, leaf, 1}} <- emberl_tally:rows(emberl_server:collect())]) end,
+    Processes = fun() ->
+                        length([1 || #{mfa := {_, leaf, 1}}
+                                         <- emberl_tally:rows(emberl_server:collect())])
+                end,
     emberl_server:enable_trace(self(), #{set_on_spawn => false}),
     Fork(),
     ?assertEqual(0, Processes()),
@@ -263,9 +273,11 @@ options() ->
     [?assertMatch({error, {bad_option, Key, _}}, emberl_server:start(#{Key => Value}))
      || {Key, Value} <- [{type, time}, {session, "x"}, {sesion, x}]],
     lists:member(call_memory, emberl_counters:supported())
-        orelse ?assertMatch({error, {bad_option, type, _}}, emberl_server:start(#{type => call_memory})),
+        orelse ?assertMatch({error, {bad_option, type, _}},
+                            emberl_server:start(#{type => call_memory})),
     {ok, _} = emberl_server:start(),
-    ?assertEqual(emberl_counters:supported(), maps:get(measures, emberl_tally:info(emberl_server:collect()))).
+    ?assertEqual(emberl_counters:supported(),
+                 maps:get(measures, emberl_tally:info(emberl_server:collect()))).
 
 one_of_the_name() ->
     Server = start(call_count),
@@ -291,7 +303,8 @@ several() ->
     {ok, One} = emberl_server:start(#{type => call_time, session => one}),
     case emberl_test:has_sessions() of
         true -> several(One);
-        false -> ?assertMatch({error, {other_tracer, {process, _}}}, emberl_server:start(#{type => call_time}))
+        false -> ?assertMatch({error, {other_tracer, {process, _}}},
+                              emberl_server:start(#{type => call_time}))
     end,
     emberl_server:stop(One).
 
@@ -301,7 +314,8 @@ several(One) ->
     emberl_server:set_pattern(Two, emberl_work, pair, 1),
     emberl_server:enable_trace(One, self(), #{}),
     emberl_work:pair(1),
-    {_, Profiled} = emberl:profile(fun() -> emberl_work:pair(1) end, #{type => call_memory, report => return}),
+    {_, Profiled} = emberl:profile(fun() -> emberl_work:pair(1) end,
+                                   #{type => call_memory, report => return}),
     ?assertEqual([], calls(self(), Profiled)),
     ?assertEqual([{leaf, 2}], calls(self(), emberl_server:collect(One))),
     ?assertEqual([{pair, 2}], calls(all, emberl_server:collect(Two))),
@@ -317,10 +331,12 @@ beside_captures() ->
     case emberl_test:has_sessions() of
         true ->
             Profile = emberl_test:profile({emberl_work, pairs, [3]}),
-            ?assertEqual(#{leaf => 6, pair => 3, pairs => 4}, maps:from_list(in_work(emberl_test:calls(Profile)))),
+            ?assertEqual(#{leaf => 6, pair => 3, pairs => 4},
+                         maps:from_list(in_work(emberl_test:calls(Profile)))),
             ?assertEqual([{leaf, 6}, {pair, 3}, {pairs, 4}], calls());
         false ->
-            ?assertError({other_tracer, {process, _}}, emberl_test:profile({emberl_work, pairs, [3]})),
+            ?assertError({other_tracer, {process, _}},
+                         emberl_test:profile({emberl_work, pairs, [3]})),
             emberl_server:stop(),
             {ok, Capture} = emberl:start_capture({emberl_work, pair, 1}),
             ?assertMatch({error, {other_tracer, _}}, emberl_server:start()),
@@ -355,9 +371,12 @@ words_twice() ->
 words_twice(Sets, Shared) ->
     Servers = [words_server(Functions) || Functions <- Sets],
     emberl_work:pairs(3),
-    Notes = [maps:get(notes, emberl_tally:info(emberl_server:collect(Server))) || Server <- Servers],
+    Notes = [maps:get(notes, emberl_tally:info(emberl_server:collect(Server)))
+             || Server <- Servers],
     [emberl_server:stop(Server) || Server <- Servers],
-    [?assertEqual(Shared, [] =/= [N || N <- Each, nomatch =/= binary:match(N, <<"words are doubtful">>)]) || Each <- Notes].
+    [?assertEqual(Shared,
+                  [] =/= [N || N <- Each, nomatch =/= binary:match(N, <<"words are doubtful">>)])
+     || Each <- Notes].
 
 words_server(Functions) ->
     {ok, Server} = emberl_server:start(#{type => call_memory, session => words_twice}),
@@ -382,7 +401,9 @@ known_again() ->
     Server = start(call_time),
     Control = whereis(emberl_control),
     exit(Control, kill),
-    emberl_test:wait_until(fun() -> is_pid(whereis(emberl_control)) andalso whereis(emberl_control) =/= Control end),
+    emberl_test:wait_until(fun() ->
+        is_pid(whereis(emberl_control)) andalso whereis(emberl_control) =/= Control
+    end),
     ?assert(is_process_alive(Server)),
     emberl_test:wait_until(fun() -> ok =:= emberl:stop() andalso not is_process_alive(Server) end),
     logger:set_primary_config(level, notice).
@@ -417,8 +438,10 @@ like_tprof(Types) ->
                     (_, #{calls := Calls}) -> Calls
                  end,
          ?assertEqual([{{M, F, A}, C, case Type of call_memory -> V; _ -> C end}
-                       || {M, F, A, [{_, C, V}]} <- lists:sort(Theirs), lists:member(M, Compared(Type))],
-                      lists:sort([{MFA, C, Value(Type, Row)} || #{mfa := {M, _, _} = MFA, calls := C} = Row <- Ours,
-                                                                lists:member(M, Compared(Type)),
-                                                                Type =/= call_memory orelse maps:get(words, Row) > 0]))
+                       || {M, F, A, [{_, C, V}]} <- lists:sort(Theirs),
+                          lists:member(M, Compared(Type))],
+                      lists:sort([{MFA, C, Value(Type, Row)}
+                                  || #{mfa := {M, _, _} = MFA, calls := C} = Row <- Ours,
+                                     lists:member(M, Compared(Type)),
+                                     Type =/= call_memory orelse maps:get(words, Row) > 0]))
      end || Type <- Types].

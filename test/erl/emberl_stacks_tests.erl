@@ -93,7 +93,8 @@ dug(Root, Digs, Class) ->
 
 funs() ->
     [{a_fun, work(call_fun, [1]), #{},
-      #{[call_fun] => 1, [call_fun, {'fun', call_fun}] => 2, [call_fun, {'fun', call_fun}, leaf] => 2}},
+      #{[call_fun] => 1, [call_fun, {'fun', call_fun}] => 2,
+        [call_fun, {'fun', call_fun}, leaf] => 2}},
      {comprehension, work(comprehension, [[1, 2, 3]]), #{},
       #{[comprehension] => 1,
         [comprehension, {'fun', comprehension}] => 4,
@@ -192,7 +193,8 @@ deep_unfolded_test() ->
     Shape = shape(Profile),
     ?assertEqual(10001, lists:sum(maps:values(Shape))),
     ?assertEqual(10001, maps:get({emberl_work, deep, 1}, emberl_test:calls(Profile))),
-    ?assertEqual(512 + length(['[deeper]', deep]), lists:max([length(Stack) || Stack <- maps:keys(Shape)])),
+    ?assertEqual(512 + length(['[deeper]', deep]),
+                 lists:max([length(Stack) || Stack <- maps:keys(Shape)])),
     ?assertMatch(#{depth_cut := Cut} when Cut > 0, emberl_profile:info(Profile)).
 
 %% Wherever in a run the first collection comes: from heaps filled to all levels.
@@ -201,9 +203,11 @@ collected_anywhere_test_() ->
      || {Target, Shape} <- collected()].
 
 collected() ->
-    [{work(bare, []), #{[bare] => 1, [bare, leaf] => 2, [bare, bare_pair] => 1, [bare, bare_pair, leaf] => 2}},
+    [{work(bare, []),
+      #{[bare] => 1, [bare, leaf] => 2, [bare, bare_pair] => 1, [bare, bare_pair, leaf] => 2}},
      {work(deep_leaf, [200]), #{[deep_leaf] => 201, [deep_leaf, leaf] => 200}},
-     {work(chain_after, [1]), (chain([chain_after]))#{[chain_after] => 1, [chain_after, leaf] => 1}},
+     {work(chain_after, [1]),
+      (chain([chain_after]))#{[chain_after] => 1, [chain_after, leaf] => 1}},
      {work(caught_above, [throw]),
       #{[caught_above] => 1,
         [caught_above, caught_deep] => 1,
@@ -213,7 +217,8 @@ collected() ->
         [caught_above, leaf] => 1}}].
 
 same_at_all_levels(Target, Shape) ->
-    [?assertEqual({Words, Shape}, {Words, from_level(Words, Target)}) || Words <- lists:seq(0, 240)].
+    [?assertEqual({Words, Shape}, {Words, from_level(Words, Target)})
+     || Words <- lists:seq(0, 240)].
 
 from_level(Words, Target) ->
     emberl_test:in_process(
@@ -232,7 +237,8 @@ deeper_than_the_limit_test() ->
     Calls = [{F, C} || #{mfa := {_, F, _}, calls := C} <- emberl_profile:functions(Profile)],
     ?assertEqual([{down, 1001}, {leaf, 1000}, {up, 1000}], lists:sort(Calls)),
     Stacks = [S || #{stack := S} <- emberl_profile:stacks(Profile)],
-    ?assertEqual([{'', '[deeper]', 0}], lists:usort([lists:nth(513, S) || S <- Stacks, length(S) > 513])),
+    ?assertEqual([{'', '[deeper]', 0}],
+                 lists:usort([lists:nth(513, S) || S <- Stacks, length(S) > 513])),
     ?assertMatch(#{depth_cut := Cut} when Cut > 0, emberl_profile:info(Profile)).
 
 counted_test_() ->
@@ -261,7 +267,8 @@ real_program_test_() ->
 real_program() ->
     compile(),
     Modules = [erl_scan, erl_parse, erl_lint, erl_pp, lists, ordsets, gb_sets, proplists, compile,
-               v3_core, sys_core_fold, v3_kernel, beam_ssa_opt, beam_ssa, beam_asm, cerl, cerl_sets],
+               v3_core, sys_core_fold, v3_kernel, beam_ssa_opt, beam_ssa, beam_asm,
+               cerl, cerl_sets],
     Loaded = [Module || Module <- Modules, erlang:module_loaded(Module)],
     {Profile, Counts} = emberl_test:in_process(fun() -> counted_compilation(Loaded) end),
     ?assertMatch(#{lost := 0, complete := true}, emberl_profile:info(Profile)),
@@ -292,8 +299,10 @@ full_speed_test_() ->
 full_speed() ->
     Rounds = 50000,
     Profile = profile(fun() ->
-                              Pids = [spawn_monitor(emberl_work, loop, [Rounds]) || _ <- lists:seq(1, 8)],
-                              [receive {'DOWN', Monitor, process, _, normal} -> ok end || {_, Monitor} <- Pids]
+                              Pids = [spawn_monitor(emberl_work, loop, [Rounds])
+                                      || _ <- lists:seq(1, 8)],
+                              [receive {'DOWN', Monitor, process, _, normal} -> ok end
+                               || {_, Monitor} <- Pids]
                       end, #{}),
     ?assertMatch(#{lost := 0, complete := true}, emberl_profile:info(Profile)),
     ?assertEqual(9, length(emberl_profile:processes(Profile))),

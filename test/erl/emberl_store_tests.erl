@@ -19,7 +19,8 @@ profile() ->
 %% N slices of a minute, from START on.
 stored(Directory, Profiles) ->
     {Store, _} = lists:foldl(fun(Profile, {Store, From}) ->
-                                     {emberl_store:add(Profile, From, From + 60000, Store), From + 60000}
+                                     {emberl_store:add(Profile, From, From + 60000, Store),
+                                      From + 60000}
                              end, {emberl_store:open(Directory, unlimited()), ?START}, Profiles),
     Store.
 
@@ -98,7 +99,8 @@ filter_test() ->
         ?assertEqual([], pids(Directory, #{process => nobody})),
         ?assertEqual([emberl_work], modules(Directory, #{modules => [emberl_work]})),
         ?assertEqual([], modules(Directory, #{modules => {app, stdlib}})),
-        ?assertMatch({error, {bad_option, modules, _}}, query(Directory, 0, 2, #{modules => all_of_them}))
+        ?assertMatch({error, {bad_option, modules, _}},
+                     query(Directory, 0, 2, #{modules => all_of_them}))
     end).
 
 pids(Directory, Options) ->
@@ -139,7 +141,8 @@ ago_test() ->
 
 bad_time_test_() ->
     [?_assertMatch({error, {bad_time, Bad, _}}, emberl:query("/nowhere", Bad, now))
-     || Bad <- ["", "soon", "-10", "-10x", "--5m", "2027-13-01", {{2027, 2, 30}, {0, 0, 0}}, 1.5, [a], self()]].
+     || Bad <- ["", "soon", "-10", "-10x", "--5m", "2027-13-01", {{2027, 2, 30}, {0, 0, 0}}, 1.5,
+                [a], self()]].
 
 wrong_order_test() ->
     ?assertMatch({error, {bad_time, _, _}}, emberl:query("/nowhere", now, "-1h")),
@@ -184,8 +187,9 @@ age_limit_test() ->
     Now = erlang:system_time(millisecond),
     Profile = profile(),
     with_directory(fun(Directory) ->
-        lists:foldl(fun(Age, Store) -> emberl_store:add(Profile, Now - Age - 1, Now - Age, Store) end,
-                    emberl_store:open(Directory, unlimited()), [7200000, 3700000, 60000]),
+        lists:foldl(fun(Age, Store) ->
+                            emberl_store:add(Profile, Now - Age - 1, Now - Age, Store)
+                    end, emberl_store:open(Directory, unlimited()), [7200000, 3700000, 60000]),
         Store = emberl_store:open(Directory, (unlimited())#{max_age => 3600000}),
         #{files := 1, deleted := 2} = emberl_store:status(Store)
     end).
@@ -243,7 +247,8 @@ vanished_directory_test() ->
         ?assert(is_atom(Reason)),
         ok = file:delete(Directory),
         #{dropped := 1, error := none, written := 2} =
-            emberl_store:status(emberl_store:add(Profile, ?START + 120000, ?START + 180000, Failed)),
+            emberl_store:status(emberl_store:add(Profile, ?START + 120000, ?START + 180000,
+                                                 Failed)),
         ?assertMatch([_], files(Directory))
     end).
 

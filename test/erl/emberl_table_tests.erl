@@ -62,7 +62,8 @@ targets_and_frames_are_written_alike_test() ->
     try
         [?assertEqual(Text, maps:get(target, emberl_profile:info(emberl_test:profile(Target))))
          || {Target, Text} <- [{{Module, 'run!', [fun() -> 1 end]}, <<"EmberlText.Sample.run!/1">>},
-                               {{Module:inner(), []}, <<"anonymous fn/0 in EmberlText.Sample.inner/0">>}]],
+                               {{Module:inner(), []},
+                                <<"anonymous fn/0 in EmberlText.Sample.inner/0">>}]],
         Folded = emberl_profile:format(emberl_test:profile({Module, 'run!', [fun() -> 1 end]}),
                                        brendan_gregg, #{metric => calls}),
         ?assertMatch({_, _}, binary:match(Folded, <<";EmberlText.Sample.run!/1 1\n">>))
@@ -86,7 +87,8 @@ what_is_no_name_is_refused_test() ->
 %% A terminal obeys what it is sent.
 texts_cannot_order_a_terminal_about_test() ->
     ?assertEqual("a\\x{1B}[2Jb", text(emberl_table:printable("a\e[2Jb"))),
-    ?assertEqual("\\x{A}\\x{7F}\\x{9B}\\x{61C}\\x{202E}", text(emberl_table:printable([10, 127, 16#9b, 16#61c, 16#202e]))),
+    ?assertEqual("\\x{A}\\x{7F}\\x{9B}\\x{61C}\\x{202E}",
+                 text(emberl_table:printable([10, 127, 16#9b, 16#61c, 16#202e]))),
     ?assertEqual("å\\x{..}", text(emberl_table:printable(<<"å"/utf8, 255>>))).
 
 %% ---- tables ----
@@ -96,12 +98,15 @@ numbers_stand_right_and_text_left_test() ->
                   "    1  5 ns     f         50.0 %",
                   "1,000  1.00 ms  a longer   0.1 %"],
                  [string:trim(L, trailing)
-                  || L <- lines([{"calls", count}, {"own", text}, {"function", text}, {"share", percent}],
-                                [[1, "5 ns", "f", {1, 2}], [1000, "1.00 ms", "a longer", {1, 1000}]],
+                  || L <- lines([{"calls", count}, {"own", text}, {"function", text},
+                                 {"share", percent}],
+                                [[1, "5 ns", "f", {1, 2}],
+                                 [1000, "1.00 ms", "a longer", {1, 1000}]],
                                 ?PLAIN)]).
 
 empty_cells_and_no_rows_test() ->
-    ?assertEqual(["n  name", "   x"], lines([{"n", count}, {"name", text}], [[undefined, "x"]], ?PLAIN)),
+    ?assertEqual(["n  name", "   x"],
+                 lines([{"n", count}, {"name", text}], [[undefined, "x"]], ?PLAIN)),
     ?assertEqual(["n  name"], lines([{"n", count}, {"name", text}], [], ?PLAIN)).
 
 the_longest_text_is_cut_to_the_width_test() ->
@@ -113,7 +118,8 @@ the_longest_text_is_cut_to_the_width_test() ->
                  lines(Columns, Rows, #{width => 36})).
 
 no_text_is_cut_to_nothing_test() ->
-    [_, Line] = lines([{"name", text}, {"n", count}], [["abcdefghijklmnopqrstuvwxyz", 1]], #{width => 5}),
+    [_, Line] = lines([{"name", text}, {"n", count}], [["abcdefghijklmnopqrstuvwxyz", 1]],
+                      #{width => 5}),
     ?assertEqual("abcd...vwxyz  1", Line).
 
 %% So that 32 letters of the text are left.

@@ -46,7 +46,8 @@ short(_, Name) ->
 
 %% #{MFA => Calls}
 calls(Profile) ->
-    maps:from_list([{MFA, Calls} || #{mfa := MFA, calls := Calls} <- emberl_profile:functions(Profile)]).
+    maps:from_list([{MFA, Calls}
+                    || #{mfa := MFA, calls := Calls} <- emberl_profile:functions(Profile)]).
 
 %% ... of these modules
 calls(Profile, Modules) ->
@@ -69,7 +70,8 @@ counted(Modules, Fun) ->
     Result = Fun(),
     Counts = [{MFA, count(Session, MFA)} || MFA <- MFAs],
     counters_off(Session, Modules),
-    {Result, maps:from_list([{MFA, Count} || {MFA, Count} <- Counts, is_integer(Count), Count > 0])}.
+    {Result,
+     maps:from_list([{MFA, Count} || {MFA, Count} <- Counts, is_integer(Count), Count > 0])}.
 
 functions(Module) ->
     [{Module, F, A} || {F, A} <- Module:module_info(functions)].
@@ -101,7 +103,8 @@ counted_in_process(Modules, Fun) ->
     Result = Fun(),
     Times = [{MFA, times(Session, MFA)} || MFA <- MFAs], % nothing here may be counted
     timers_off(Session, Modules),
-    Counts = [{MFA, calls_of(self(), Listed)} || {MFA, {call_time, Listed}} <- Times, is_list(Listed)],
+    Counts = [{MFA, calls_of(self(), Listed)}
+              || {MFA, {call_time, Listed}} <- Times, is_list(Listed)],
     {Result, maps:from_list([{MFA, Count} || {MFA, Count} <- Counts, Count > 0])}.
 
 calls_of(Pid, Times) ->
@@ -245,7 +248,8 @@ strict_node(Fun) ->
 node(Arguments, Environment, Fun) ->
     Paths = [filename:absname(filename:dirname(code:which(M))) || M <- [emberl, ?MODULE]],
     {ok, Peer, _Node} = peer:start_link(#{connection => standard_io, env => Environment,
-                                          args => Arguments ++ lists:append([["-pa", P] || P <- Paths])}),
+                                          args => Arguments
+                                              ++ lists:append([["-pa", P] || P <- Paths])}),
     try Fun(Peer)
     after is_process_alive(Peer) andalso peer:stop(Peer)
     end.

@@ -74,14 +74,16 @@ not_merged_test() ->
 bounded_by_the_memory_limit_test() ->
     Loop = fun() -> [lists:reverse([N]) || N <- lists:seq(1, 400000)], done end,
     Profile = emberl:apply(Loop, #{return => profile, timeline => true, memory_limit => 1 bsl 20}),
-    #{outcome := returned, duration_ns := Duration, timeline := {cut, Ns}} = emberl_profile:info(Profile),
+    #{outcome := returned, duration_ns := Duration, timeline := {cut, Ns}} =
+        emberl_profile:info(Profile),
     ?assert(Ns > 0 andalso Ns =< Duration),
     Speedscope = iolist_to_binary(emberl_profile:format(Profile, speedscope)),
     ?assertMatch({_, _}, binary:match(Speedscope, <<"of timeline kept">>)).
 
 captures_have_it_too_test() ->
     {module, emberl_work} = code:ensure_loaded(emberl_work),
-    {ok, Capture} = emberl:start_capture({emberl_work, pair, 1}, 2, #{return => profile, timeline => true}),
+    {ok, Capture} = emberl:start_capture({emberl_work, pair, 1}, 2,
+                                         #{return => profile, timeline => true}),
     emberl_work:pair(1),
     emberl_work:pair(2),
     {ok, Profiles} = emberl:await(Capture, 10000),
@@ -104,7 +106,8 @@ frames(Text) ->
 
 spans(Events, Frames) ->
     Edges = [{Type, element(binary_to_integer(Frame) + 1, Frames), binary_to_integer(At)}
-             || [Type, Frame, At] <- all(Events, "\"type\":\"(.)\",\"frame\":([0-9]+),\"at\":([0-9]+)")],
+             || [Type, Frame, At] <- all(Events,
+                                         "\"type\":\"(.)\",\"frame\":([0-9]+),\"at\":([0-9]+)")],
     spans(Edges, [], 0).
 
 spans([{Type, Name, At} | Edges], Open, Before) ->

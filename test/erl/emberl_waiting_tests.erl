@@ -50,7 +50,8 @@ slow_calls_alone_are_kept() ->
      end || _ <- [1, 2, 3]],
     {ok, Calls} = emberl:await(Capture, infinity),
     ?assertEqual([{ok, slow}, {ok, slow}], results(Calls)),
-    [?assertMatch(#{{?MODULE, handle} := 1}, #{{?MODULE, handle} => maps:get(?TARGET, emberl_test:calls(Profile))})
+    [?assertMatch(#{{?MODULE, handle} := 1},
+                  #{{?MODULE, handle} => maps:get(?TARGET, emberl_test:calls(Profile))})
      || #{profile := Profile} <- Calls].
 
 fast_calls_are_no_results() ->
@@ -106,7 +107,8 @@ later_calls_are_whole() ->
     {ok, Calls} = emberl:await(Capture, infinity),
     emberl_test:stop(Pid),
     ?assertEqual(lists:duplicate(3, {ok, again}), results(Calls)),
-    [?assertMatch(#{{lists, seq, 2} := 1}, emberl_test:calls(Profile)) || #{profile := Profile} <- Calls].
+    [?assertMatch(#{{lists, seq, 2} := 1}, emberl_test:calls(Profile))
+     || #{profile := Profile} <- Calls].
 
 never_called() ->
     Capture = start(1, #{arm => lazy}),
@@ -124,7 +126,8 @@ a_pause_disarms() ->
 a_call_under_way_stays_armed() ->
     Capture = start(1, #{arm => {lazy, 100}, keep => {slower_than, ?LIMIT_MS}}),
     Pid = spawn_link(fun Try() ->
-                             [begin ?MODULE:handle(N), timer:sleep(1) end || N <- lists:seq(1, 50)], % arms it
+                             [begin ?MODULE:handle(N), timer:sleep(1) end
+                              || N <- lists:seq(1, 50)], % arms it
                              ?MODULE:handle(slow),
                              Try()
                      end),

@@ -6,7 +6,8 @@
 
 -import(emberl_test, [wait_until/1]).
 
--export([stand/1, ask/1, outer/1, middle/1, inner/1, count/1, sum/1, linked/1, first/1, second/1, third/1, read_files/1]).
+-export([stand/1, ask/1, outer/1, middle/1, inner/1, count/1, sum/1, linked/1, first/1, second/1,
+         third/1, read_files/1]).
 
 window_test_() ->
     {setup, fun() -> code:ensure_modules_loaded([?MODULE, emberl_work, emberl_test_nif]) end,
@@ -116,7 +117,8 @@ sum(Key, Stack, Profile, Pid) ->
     lists:sum([maps:get(Key, Row) || {S, Row} <- stacks(Profile, Pid), S =:= Stack]).
 
 total(Profile, Pid) ->
-    lists:sum([Own + Off + Gc || {_, #{own_ns := Own, off_cpu_ns := Off, gc_ns := Gc}} <- stacks(Profile, Pid)]).
+    lists:sum([Own + Off + Gc
+               || {_, #{own_ns := Own, off_cpu_ns := Off, gc_ns := Gc}} <- stacks(Profile, Pid)]).
 
 %% Each stack is rounded by itself.
 assert_whole(Profile, Pid) ->
@@ -133,8 +135,10 @@ end_all(Pids) ->
 waits_throughout() ->
     Pid = standing(),
     Profile = record([Pid], fun() -> ok end),
-    ?assertMatch(#{outcome := recorded, cut_by := stopped, lost := 0}, emberl_profile:info(Profile)),
-    ?assertMatch([Row | _] when Row =/= [], [S || {S, #{waiting_ns := W}} <- stacks(Profile, Pid), W > 0]),
+    ?assertMatch(#{outcome := recorded, cut_by := stopped, lost := 0},
+                 emberl_profile:info(Profile)),
+    ?assertMatch([Row | _] when Row =/= [],
+                 [S || {S, #{waiting_ns := W}} <- stacks(Profile, Pid), W > 0]),
     ?assertEqual([?STANDS], [S || {S, #{waiting_ns := W}} <- stacks(Profile, Pid), W > 0]),
     ?assertEqual(0, lists:sum([C || {_, #{calls := C}} <- stacks(Profile, Pid)])),
     assert_whole(Profile, Pid),
@@ -166,7 +170,8 @@ unwinding(Parent) ->
 endless_loop() ->
     Pid = looping(),
     Profile = record([Pid], fun() -> timer:sleep(30) end),
-    [Loop] = lists:usort([S || {S, #{calls := C}} <- stacks(Profile, Pid), C > 0, lists:last(S) =:= count]),
+    [Loop] = lists:usort([S || {S, #{calls := C}} <- stacks(Profile, Pid), C > 0,
+                               lists:last(S) =:= count]),
     ?assertEqual([count], Loop),
     ?assert(sum(calls, Loop, Profile, Pid) > 0),
     end_all([Pid]).
@@ -177,7 +182,8 @@ deep() ->
     Pid = start(fun() -> deep(2000, Self) end),
     Profile = record([Pid], #{fold_recursion => true}, fun() -> ask(Pid) end),
     ?assertEqual([['[unknown]', deep, stand]],
-                 lists:usort([S || {S, #{calls := C}} <- stacks(Profile, Pid), C > 0, lists:last(S) =:= stand])),
+                 lists:usort([S || {S, #{calls := C}} <- stacks(Profile, Pid), C > 0,
+                                   lists:last(S) =:= stand])),
     end_all([Pid]).
 
 deep(0, Parent) -> stand(Parent);
@@ -221,8 +227,12 @@ read_files(Count) ->
 adds_up() ->
     Pids = [standing(), standing(), ticking(), ticking()],
     Profile = record(Pids, #{compensate => false},
-                     fun() -> [ask(hd(Pids), fun() -> lists:seq(1, 100) end) || _ <- lists:seq(1, 100)] end),
-    ?assertEqual(lists:sort(Pids), lists:sort([Pid || #{pid := Pid} <- emberl_profile:processes(Profile)])),
+                     fun() ->
+                             [ask(hd(Pids), fun() -> lists:seq(1, 100) end)
+                              || _ <- lists:seq(1, 100)]
+                     end),
+    ?assertEqual(lists:sort(Pids),
+                 lists:sort([Pid || #{pid := Pid} <- emberl_profile:processes(Profile)])),
     [assert_whole(Profile, Pid) || Pid <- Pids],
     end_all(Pids).
 
@@ -231,7 +241,8 @@ adds_up() ->
 children() ->
     Pid = standing(),
     Profile = record([Pid], fun() -> ask(Pid, fun fork/0) end),
-    [#{pid := Child}] = [P || #{parent := Parent} = P <- emberl_profile:processes(Profile), Parent =:= Pid],
+    [#{pid := Child}] = [P || #{parent := Parent} = P <- emberl_profile:processes(Profile),
+                              Parent =:= Pid],
     ?assertNot(lists:member('[unknown]', functions(Profile, Child))),
     ?assert(sum(calls, ['-fork/0-fun-0-', leaf], Profile, Child) > 0),
     end_all([Pid]).
@@ -248,8 +259,10 @@ fork() ->
 
 dies() ->
     [Pid, Other] = [standing(), standing()],
-    Profile = record([Pid, Other], fun() -> end_all([Pid]), ask(Other, fun() -> emberl_work:leaf(1) end) end),
-    ?assertMatch([#{exited := true}], [P || #{pid := P0} = P <- emberl_profile:processes(Profile), P0 =:= Pid]),
+    Profile = record([Pid, Other],
+                     fun() -> end_all([Pid]), ask(Other, fun() -> emberl_work:leaf(1) end) end),
+    ?assertMatch([#{exited := true}],
+                 [P || #{pid := P0} = P <- emberl_profile:processes(Profile), P0 =:= Pid]),
     ?assert(total(Profile, Pid) < maps:get(duration_ns, emberl_profile:info(Profile))),
     ?assert(lists:member(leaf, functions(Profile, Other))),
     end_all([Other]).
@@ -276,8 +289,10 @@ native() ->
 %% Its own frames are seen, ours are not.
 caller() ->
     Profile = record([self()], fun() -> sum([1, 2, 3]) end),
-    ?assertNotEqual([], [S || {S, #{calls := C}} <- stacks(Profile, self()), C > 0, lists:last(S) =:= sum]),
-    Modules = lists:usort([M || #{stack := Stack} <- emberl_profile:stacks(Profile), {M, _, _} <- Stack]),
+    ?assertNotEqual([], [S || {S, #{calls := C}} <- stacks(Profile, self()), C > 0,
+                              lists:last(S) =:= sum]),
+    Modules =
+        lists:usort([M || #{stack := Stack} <- emberl_profile:stacks(Profile), {M, _, _} <- Stack]),
     ?assertEqual([], [M || M <- Modules, lists:member(M, emberl_trace:own_modules())]).
 
 %% Any number of them, and it takes no time that grows with what they do.
@@ -305,7 +320,8 @@ captured() ->
     ask(Pid, fun() -> emberl_work:pair(1), emberl_work:pair(2) end),
     {ok, [Captured]} = emberl:await(Capture, infinity),
     Profile = close(Ref),
-    ?assertEqual(emberl_test:shape(emberl_test:profile({emberl_work, pair, [1]})), emberl_test:shape(Captured)),
+    ?assertEqual(emberl_test:shape(emberl_test:profile({emberl_work, pair, [1]})),
+                 emberl_test:shape(Captured)),
     ?assertEqual(2, sum(calls, ?STANDS ++ ['-captured/0-fun-0-', pair], Profile, Pid)),
     ?assertEqual(4, sum(calls, ?STANDS ++ ['-captured/0-fun-0-', pair, leaf], Profile, Pid)),
     end_all([Pid]).
@@ -321,9 +337,11 @@ within_captured() ->
     {ok, [Captured]} = emberl:await(Capture, infinity),
     assert_whole(Profile, Pid),
     ?assertMatch(#{outcome := returned, lost := 0}, emberl_profile:info(Captured)),
-    ?assertEqual(1, sum(calls, [outer, middle, inner, stand, '-within_captured/0-fun-1-', pair], Captured, Pid)),
+    ?assertEqual(1, sum(calls, [outer, middle, inner, stand, '-within_captured/0-fun-1-', pair],
+                        Captured, Pid)),
     Root = '-within_captured/0-fun-0-',
-    ?assertEqual(1, sum(calls, [Root, outer, middle, inner, stand, '-within_captured/0-fun-1-', pair], Profile, Pid)),
+    ?assertEqual(1, sum(calls, [Root, outer, middle, inner, stand, '-within_captured/0-fun-1-',
+                                pair], Profile, Pid)),
     ?assertEqual(1, sum(calls, [Root, stand, '-within_captured/0-fun-2-', bare], Profile, Pid)),
     end_all([Pid]).
 
@@ -356,7 +374,8 @@ captured_after() ->
 
 recorded_after() ->
     Pid = recorded_chain(),
-    Profile = record([Pid], fun() -> ask(Pid), back(Pid), ask(Pid, fun() -> emberl_work:leaf(1) end) end),
+    Profile = record([Pid],
+                     fun() -> ask(Pid), back(Pid), ask(Pid, fun() -> emberl_work:leaf(1) end) end),
     Chain = ['-recorded_chain/0-fun-0-', linked, first, second],
     [?assert(sum(calls, Stack, Profile, Pid) > 0)
      || Stack <- [Chain, Chain ++ [leaf], Chain ++ [third], ['-recorded_chain/0-fun-0-', stand]]],
@@ -382,8 +401,10 @@ stopped() ->
     Request = #{processes => [Pid], duration => 1, target => <<"window">>, options => Options},
     {ok, Ref} = emberl_control:start_window(Request),
     {done, [{Profile, _}], _} = emberl_control:await(Ref, infinity),
-    ?assertMatch(#{complete := true, cut_by := none, outcome := recorded}, emberl_profile:info(Profile)),
-    {ok, Timed} = emberl_control:start_window(Request#{duration := infinity, options := Options#{timeout := 1}}),
+    ?assertMatch(#{complete := true, cut_by := none, outcome := recorded},
+                 emberl_profile:info(Profile)),
+    {ok, Timed} = emberl_control:start_window(Request#{duration := infinity,
+                                                       options := Options#{timeout := 1}}),
     {timeout, [{Cut, _}], _} = emberl_control:await(Timed, infinity),
     ?assertMatch(#{complete := false, cut_by := timeout}, emberl_profile:info(Cut)),
     wait_until(fun() -> not emberl_test:running() end),
@@ -409,9 +430,11 @@ right(N) -> [grow_stacks(N)].
 
 modules() ->
     Pid = standing(),
-    Profile = record([Pid], #{modules => [emberl_work]}, fun() -> ask(Pid, fun() -> emberl_work:pair(1) end) end),
+    Profile = record([Pid], #{modules => [emberl_work]},
+                     fun() -> ask(Pid, fun() -> emberl_work:pair(1) end) end),
     ?assertEqual([leaf, pair], functions(Profile, Pid)),
-    assert_whole(record([Pid], #{modules => [emberl_work], compensate => false}, fun() -> ask(Pid) end), Pid),
+    assert_whole(record([Pid], #{modules => [emberl_work], compensate => false},
+                        fun() -> ask(Pid) end), Pid),
     end_all([Pid]).
 
 timeline() ->
@@ -426,7 +449,8 @@ told() ->
     {ok, Text} = emberl_test:quiet(fun() -> emberl:print(Profile) end),
     ?assertMatch({_, _}, binary:match(Text, <<"the recording was stopped">>)),
     ?assertEqual(nomatch, binary:match(Text, <<"1 call">>)),
-    ?assertMatch({_, _}, binary:match(iolist_to_binary(emberl_profile:format(Profile, svg)), <<"The recording was stopped">>)),
+    ?assertMatch({_, _}, binary:match(iolist_to_binary(emberl_profile:format(Profile, svg)),
+                                      <<"The recording was stopped">>)),
     end_all([Pid]).
 
 names() ->

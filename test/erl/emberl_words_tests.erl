@@ -31,7 +31,10 @@ to_itself(N) ->
 %% always tell of the latter.
 message_test_() ->
     [{lists:concat([Queue, ", ", How]),
-      {timeout, 20, fun() -> ?assert(lists:member(received(Queue, How), words(Queue, How, emberl_test:release()))) end}}
+      {timeout, 20,
+       fun() ->
+               ?assert(lists:member(received(Queue, How), words(Queue, How, emberl_test:release())))
+       end}}
      || Queue <- [on_heap, off_heap], How <- [waiting, queued, collected]].
 
 words(on_heap, collected, Release) when Release >= 27 -> [0, ?MESSAGE];
@@ -136,8 +139,9 @@ hibernation_test() ->
                               receive {Pid, awake} -> Pid end
                       end),
     [_, #{pid := Pid}] = emberl_profile:processes(Profile),
-    Functions = [{F, W} || #{mfa := {_, F, _}, words := W} <- emberl_profile:functions(Profile, Pid),
-                           lists:member(F, [seq_loop, sleeper, hibernate, awake, receive_it])],
+    Functions = [{F, W}
+                 || #{mfa := {_, F, _}, words := W} <- emberl_profile:functions(Profile, Pid),
+                    lists:member(F, [seq_loop, sleeper, hibernate, awake, receive_it])],
     Slept = lists:sum([W || {_, W} <- Functions]) - 2 * 300 - ?MESSAGE - ?ANSWER,
     ?assert(lists:member(Slept, [2, 4])).
 
