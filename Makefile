@@ -11,8 +11,8 @@
 CC ?= cc
 ERLC ?= erlc
 ERL ?= erl
-WARNINGS = -Wall -Wextra -Wstrict-prototypes -Wmissing-prototypes -Wshadow -Wconversion -Wvla -Werror \
-    -Wno-missing-field-initializers
+WARNINGS = -Wall -Wextra -Wstrict-prototypes -Wmissing-prototypes -Wshadow -Wconversion -Wvla \
+    -Werror -Wno-missing-field-initializers
 CFLAGS ?= -O2 -g
 override CFLAGS += -std=c11 -D_GNU_SOURCE -fvisibility=hidden $(WARNINGS) -Ibuild -Ic_src
 # Asked of Erlang once, and only by who needs it.
@@ -26,8 +26,8 @@ ZSTD_LIBS ?= -lzstd
 # Knows the VM: the rest of c_src is plain C and tested as such.
 NIF_SOURCES = nif control capture_nif layout_nif profile_nif tracer term resource vm_heap session
 PLAIN_SOURCES = $(filter-out $(NIF_SOURCES),$(basename $(notdir $(wildcard c_src/*.c))))
-ARRAYS = build/view_html_page.h build/view_html_style.h build/view_html_model.h build/view_html_script.h \
-    build/view_svg_script.h
+ARRAYS = build/view_html_page.h build/view_html_style.h build/view_html_model.h \
+    build/view_html_script.h build/view_svg_script.h
 HEADERS = $(wildcard c_src/*.h)
 # Of the plain sources for tests; sanitizers have variants of their own.
 VARIANT = plain
@@ -62,7 +62,8 @@ documentation: $(CHUNKS)
 
 $(LIBRARY): $(NIF_OBJECTS)
 	$(SAY) "  LD    $@"
-	$(Q)mkdir -p $(@D) && $(CC) $(CFLAGS) $(LDFLAGS) $(NIF_LDFLAGS) -o $@ $^ $(URCU_LIBS) $(ZSTD_LIBS) -lm -lpthread
+	$(Q)mkdir -p $(@D) && $(CC) $(CFLAGS) $(LDFLAGS) $(NIF_LDFLAGS) -o $@ $^ \
+	    $(URCU_LIBS) $(ZSTD_LIBS) -lm -lpthread
 
 $(NIF_BUILD)/%.o: c_src/%.c $(HEADERS)
 	$(SAY) "  CC    $<"
@@ -96,7 +97,8 @@ ebin/%.beam: erl/%.erl | ebin
 # From the edoc comments; where there is no edoc, there is none. no_docs keeps the
 # compiler from putting empty documentation into the module instead.
 WRITE_CHUNK = code:which(edoc) =/= non_existing andalso edoc:files(["$<"], \
-    [{doclet, edoc_doclet_chunks}, {layout, edoc_layout_chunks}, {dir, "$(ROOT)/doc"}, {preprocess, true}]), \
+    [{doclet, edoc_doclet_chunks}, {layout, edoc_layout_chunks}, {dir, "$(ROOT)/doc"}, \
+     {preprocess, true}]), \
     halt()
 
 $(ROOT)/doc/chunks/%.chunk: erl/%.erl
@@ -177,10 +179,12 @@ check-c: $(C_TESTS) $(FUZZ_REPLAYS)
 $(C_BUILD)/test_%: LIBRARIES = -lcriterion
 $(C_TESTS): $(C_BUILD)/%: test/c/%.c $(C_BUILD)/libplain.a $(wildcard test/c/*.h)
 	$(SAY) "  CC    $< ($(VARIANT))"
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(C_BUILD)/libplain.a $(LIBRARIES) $(ZSTD_LIBS) -lm -lpthread \
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(C_BUILD)/libplain.a \
+	    $(LIBRARIES) $(ZSTD_LIBS) -lm -lpthread \
 	    $$(sed -n 's,^/\* LDFLAGS: \(.*\) \*/$$,\1,p' $<)
 
-$(FUZZ_REPLAYS): $(C_BUILD)/%: test/fuzz/%.c test/fuzz/replay.c $(C_BUILD)/libplain.a $(wildcard test/c/*.h)
+$(FUZZ_REPLAYS): $(C_BUILD)/%: test/fuzz/%.c test/fuzz/replay.c $(C_BUILD)/libplain.a \
+    $(wildcard test/c/*.h)
 	$(SAY) "  CC    $< ($(VARIANT))"
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< test/fuzz/replay.c $(C_BUILD)/libplain.a $(ZSTD_LIBS) -lm
 
@@ -199,7 +203,8 @@ asan:
 # Criterion does not run under it.
 tsan: TORTURE = $(filter $(C_BUILD)/torture_%,$(C_TESTS))
 tsan:
-	$(VARIANT_OF_C) CFLAGS="$(SANITIZED) -fsanitize=thread" C_TESTS="$(TORTURE:$(C_BUILD)/%=build/tsan/%)"
+	$(VARIANT_OF_C) CFLAGS="$(SANITIZED) -fsanitize=thread" \
+	    C_TESTS="$(TORTURE:$(C_BUILD)/%=build/tsan/%)"
 
 # Exact registers: for tests that go on after a page fault.
 valgrind: export UNDER = valgrind -q --trace-children=yes --leak-check=full --fair-sched=try \
@@ -230,7 +235,8 @@ TEST_LIBRARIES = $(patsubst test/erl/%.c,build/test/%.so,$(wildcard test/erl/*.c
 TIMEOUT_SCALE = 10
 COMMA = ,
 EUNIT = halt(case eunit:test([list_to_atom(M) || M <- string:lexemes( \
-    "$(ERL_TESTS)", " ")], [{scale_timeouts, $(TIMEOUT_SCALE)}$(if $(V),$(COMMA) verbose)]) of ok -> 0; _ -> 1 end)
+    "$(ERL_TESTS)", " ")], [{scale_timeouts, $(TIMEOUT_SCALE)}$(if $(V),$(COMMA) verbose)]) \
+    of ok -> 0; _ -> 1 end)
 
 .PHONY: check-erl property check-install check-browser check-views check-rebar check-mix
 check-erl: all $(TEST_BEAMS) $(TEST_LIBRARIES)
@@ -238,8 +244,8 @@ check-erl: all $(TEST_BEAMS) $(TEST_LIBRARIES)
 
 # What else may go wrong, some hours long. ROUNDS: of each fault.
 ROUNDS ?= 1000
-TORTURE_ERL = emberl_sampler_rounds_tests emberl_killer_tests emberl_reload_tests emberl_faults_tests emberl_nif_tests \
-    emberl_memory_tests emberl_limits_tests
+TORTURE_ERL = emberl_sampler_rounds_tests emberl_killer_tests emberl_reload_tests \
+    emberl_faults_tests emberl_nif_tests emberl_memory_tests emberl_limits_tests
 .PHONY: torture-erl
 torture-erl: export EMBERL_ROUNDS = $(ROUNDS)
 torture-erl:
@@ -256,8 +262,10 @@ ASAN_ERL = LD_PRELOAD="$$(gcc -print-file-name=libasan.so)" ERL_AFLAGS="+Mea min
 .PHONY: asan-erl
 asan-erl: TIMEOUT_SCALE = 100
 asan-erl: all $(TEST_BEAMS) $(TEST_LIBRARIES)
-	$(Q)$(MAKE) --no-print-directory library CC=gcc CFLAGS="$(SANITIZED) -fsanitize=address,undefined" \
-	    CFLAGS_tracer=-fno-sanitize=alignment NIF_BUILD=build/asan-nif LIBRARY=$(ASAN_TREE)/priv/emberl_nif.so
+	$(Q)$(MAKE) --no-print-directory library CC=gcc \
+	    CFLAGS="$(SANITIZED) -fsanitize=address,undefined" \
+	    CFLAGS_tracer=-fno-sanitize=alignment NIF_BUILD=build/asan-nif \
+	    LIBRARY=$(ASAN_TREE)/priv/emberl_nif.so
 	$(Q)rm -rf $(ASAN_TREE)/report* && cp -R bin ebin build/test $(ASAN_TREE)
 	$(Q)$(ASAN_ERL) $(ERL) -noshell -pa $(ASAN_TREE)/ebin $(ASAN_TREE)/test -eval '$(EUNIT).'; \
 	    status=$$?; ! cat $(ASAN_TREE)/report.* 2>/dev/null && exit $$status
@@ -265,14 +273,16 @@ asan-erl: all $(TEST_BEAMS) $(TEST_LIBRARIES)
 # More of the random programs that check-erl has some of. SEED: the first one's.
 PROGRAMS ?= 5000
 property: all $(TEST_BEAMS)
-	$(Q)EMBERL_PROGRAMS=$(PROGRAMS) $(if $(SEED),EMBERL_SEED=$(SEED)) $(ERL) -noshell -pa ebin build/test \
+	$(Q)EMBERL_PROGRAMS=$(PROGRAMS) $(if $(SEED),EMBERL_SEED=$(SEED)) \
+	    $(ERL) -noshell -pa ebin build/test \
 	    -eval 'halt(case eunit:test(emberl_property_tests) of ok -> 0; _ -> 1 end).'
 
 build/test/%.beam: test/erl/%.erl $(wildcard test/erl/*.hrl)
 	$(Q)mkdir -p $(@D) && $(ERLC) +debug_info -Werror -pa ebin -o $(@D) $<
 
 build/test/%.so: test/erl/%.c
-	$(Q)mkdir -p $(@D) && $(CC) $(CFLAGS) -fPIC -isystem $(ERTS_INCLUDE) $(LDFLAGS) $(NIF_LDFLAGS) -o $@ $<
+	$(Q)mkdir -p $(@D) && $(CC) $(CFLAGS) -fPIC -isystem $(ERTS_INCLUDE) \
+	    $(LDFLAGS) $(NIF_LDFLAGS) -o $@ $<
 
 check-browser: test/browser/node_modules
 	$(Q)cd test/browser && npm test --silent
@@ -358,7 +368,8 @@ soak: all | build/bench
 build/bench/recorder_bench: bench/recorder_bench.c $(C_BUILD)/libplain.a | build/bench
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(C_BUILD)/libplain.a $(ZSTD_LIBS) -lm -lpthread
 
-build/bench/convert_bench: bench/convert_bench.c test/c/sample_profiles.h $(C_BUILD)/libplain.a | build/bench
+build/bench/convert_bench: bench/convert_bench.c test/c/sample_profiles.h $(C_BUILD)/libplain.a \
+    | build/bench
 	$(Q)$(CC) $(CFLAGS) -Itest/c $(LDFLAGS) -o $@ $< $(C_BUILD)/libplain.a $(ZSTD_LIBS) -lm
 
 build/bench/noop_tracer.so: bench/noop_tracer.c | build/bench
@@ -370,9 +381,11 @@ help:
 	@echo "run:    demo, bench, bench-page, accuracy, soak, install, uninstall (PREFIX, DESTDIR)"
 	@echo "test:   test (all of the following), check-c, check-erl, check-install, check-browser,"
 	@echo "        check-views, check-rebar, check-mix"
-	@echo "check:  asan, asan-erl, torture-erl, tsan, valgrind, fuzz, property, model, lint, dialyzer, xref"
+	@echo "check:  asan, asan-erl, torture-erl, tsan, valgrind, fuzz, property, model, lint,"
+	@echo "        dialyzer, xref"
 	@echo "other:  deps (installs what the build needs), help"
-	@echo "V=1 shows the commands. CC, CFLAGS, LDFLAGS, URCU_LIBS, ZSTD_LIBS, ERL, ERLC, ERTS_INCLUDE as usual."
+	@echo "V=1 shows the commands. CC, CFLAGS, LDFLAGS, URCU_LIBS, ZSTD_LIBS, ERL, ERLC,"
+	@echo "ERTS_INCLUDE as usual."
 
 clean:
 	rm -rf build ebin priv doc
