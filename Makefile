@@ -233,9 +233,8 @@ TEST_BEAMS = $(ERL_MODULES:%=build/test/%.beam)
 TEST_LIBRARIES = $(patsubst test/erl/%.c,build/test/%.so,$(wildcard test/erl/*.c))
 # A busy machine is no failure, so time limits are wide.
 TIMEOUT_SCALE = 10
-COMMA = ,
-EUNIT = halt(case eunit:test([list_to_atom(M) || M <- string:lexemes( \
-    "$(ERL_TESTS)", " ")], [{scale_timeouts, $(TIMEOUT_SCALE)}$(if $(V),$(COMMA) verbose)]) \
+EUNIT = halt(case emberl_eunit:run([list_to_atom(M) || M <- string:lexemes( \
+    "$(ERL_TESTS)", " ")], $(TIMEOUT_SCALE), [$(if $(V),verbose)]) \
     of ok -> 0; _ -> 1 end)
 
 .PHONY: check-erl property check-install check-browser check-views check-rebar check-mix
