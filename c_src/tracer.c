@@ -886,9 +886,18 @@ static void trace_rare(ErlNifEnv *env, struct ember_session *session, const ERL_
         write_plain(session, EMBER_EVENT_REGISTER, argv[2], argv[3]);
 }
 
+static bool is_collection(ERL_NIF_TERM tag)
+{
+    return tag == atom_gc_minor_start || tag == atom_gc_major_start || tag == atom_gc_minor_end ||
+           tag == atom_gc_major_end;
+}
+
+/* The process runs and the environment is its. Of others, as `spawned', somebody else may
+ * tell, in an environment that has a process on the thread's stack, with nothing in it. */
 static bool has_heap(ERL_NIF_TERM tag)
 {
-    return tag != atom_spawn && tag != atom_exit && tag != atom_register;
+    return tag == atom_call || tag == atom_return_to || tag == atom_in || tag == atom_out ||
+           is_collection(tag);
 }
 
 /* Relaxed: all threads find the same number, and it is asked for only where a process may have

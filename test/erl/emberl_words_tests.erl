@@ -8,7 +8,7 @@
 
 -export([to_itself/1, from_another/2, receive_it/0, literals/1, literal/0, in_turns/1, dying/1,
          last_words/1, sleeper/1, awake/1, until_killed/1,
-         split_after/2, split/1]).
+         split_after/2, split/1, parent/0, busy/0, child/1]).
 
 -define(ELEMENTS, 100).
 -define(MESSAGE, 203). % {message, List}
@@ -182,3 +182,28 @@ sum(Profile) ->
 
 words(MFA, Profile) ->
     lists:sum([W || #{mfa := F, words := W} <- emberl_profile:functions(Profile), F =:= MFA]).
+
+%% Of a process that is spawned others tell at first, in environments that have no heap. Its
+%% words are those of what it does.
+short_lives_test_() ->
+    {timeout, 60, fun short_lives/0}.
+
+short_lives() ->
+    Pids = [spawn_link(?MODULE, Function, []) || Function <- [parent, busy, busy]],
+    Profiles = [emberl:record(200, #{return => profile, modules => [?MODULE]})
+                || _ <- lists:seq(1, 10)],
+    [begin unlink(Pid), exit(Pid, kill) end || Pid <- Pids],
+    Stacks = lists:append([emberl_profile:stacks(Profile) || Profile <- Profiles]),
+    ?assertEqual([], [Stack || #{words := Words} = Stack <- Stacks,
+                               Words < -1000 orelse Words > 1 bsl 30]).
+
+parent() ->
+    [spawn(?MODULE, child, [30]) || _ <- lists:seq(1, 20)],
+    receive after 5 -> parent() end.
+
+busy() ->
+    child(10),
+    busy().
+
+child(0) -> 0;
+child(N) -> maps:size(maps:from_list([{I, I} || I <- lists:seq(1, 20)])) + child(N - 1).
