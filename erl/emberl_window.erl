@@ -5,8 +5,9 @@
 %%
 %% Either has to wait until a process that runs is scheduled out, which one in a native
 %% function may not be for long. So a process of its own does it for each, and nobody waits
-%% for more than a while. Those that have not answered a look by then are taken for active;
-%% flags are set whenever it is possible.
+%% for more than a while; flags are set whenever it is possible. Those that have not answered
+%% a look by then run, as those do that answer so, or wait for a scheduler, for all that can
+%% be seen: where nobody waits for one they are taken for active.
 -module(emberl_window).
 
 -export([look/2, names/2, flag/4]).
@@ -28,13 +29,18 @@
 look(Pids, Within) ->
     Limit = trace_limit(64),
     Answers = emberl_process:ask(Pids, fun(Pid) -> see(Pid, Limit) end, Within),
+    Busy = busy(erlang:statistics(total_run_queue_lengths)),
     Seen = [{Pid, maps:get(Pid, Answers, unanswered)} || Pid <- Pids],
-    #{processes => [process(Pid, What) || {Pid, What} <- Seen, What =/= gone],
+    #{processes => [process(Pid, What, Busy) || {Pid, What} <- Seen, What =/= gone],
       names => maps:from_list([{Pid, Names} || {Pid, {_, _, _, Names}} <- Seen]),
       gone => length([gone || {_, gone} <- Seen])}.
 
-process(Pid, unanswered) -> {Pid, active, false, []};
-process(Pid, {Activity, Complete, Frames, _Names}) -> {Pid, Activity, Complete, Frames}.
+busy(0) -> active;
+busy(_Waiting) -> ready.
+
+process(Pid, unanswered, Busy) -> {Pid, Busy, false, []};
+process(Pid, {active, _Complete, _Frames, _Names}, Busy) -> {Pid, Busy, false, []};
+process(Pid, {Activity, Complete, Frames, _Names}, _Busy) -> {Pid, Activity, Complete, Frames}.
 
 see(Pid, Limit) ->
     case erlang:process_info(Pid, [status, current_stacktrace]) of
