@@ -543,23 +543,52 @@ static double stretch_of(const struct ember_metrics *all, double length)
     return stretch > 0 && stretch < MOST_STRETCH ? stretch : MOST_STRETCH;
 }
 
-/* Spawned processes stand behind their parents. Out of memory: NULL. */
-static double *stretched(const struct ember_profile *window, const double *weights)
+/* Where no scheduler was idle, all have done less: also those that have waited for others
+ * who were slowed down. 0 where one was. */
+static double common_stretch(const struct ember_profile *window, uint32_t schedulers)
+{
+    enum { BUSY_PERCENT = 85 };
+    struct ember_metrics all = {0};
+    for (uint32_t i = 0; i < window->node_count; i++)
+        ember_metrics_add(&all, &window->nodes[i].own);
+    double did = (double)all.own_ns + (double)all.gc_ns;
+    double busy = did + (double)window->info.compensated_ns;
+    double most = (double)window->info.duration_ns * schedulers;
+    if (busy * 100 < most * BUSY_PERCENT)
+        return 0;
+    return busy < MOST_STRETCH * did ? busy / did : MOST_STRETCH;
+}
+
+static double own_stretch(const struct ember_profile *window, uint32_t index,
+                          const struct ember_metrics *all)
+{
+    bool whole = !window->processes[index].exited && window->info.outcome == EMBER_OUTCOME_RECORDED;
+    return whole ? stretch_of(all, (double)window->info.duration_ns) : 1;
+}
+
+/* Spawned processes stand behind their parents, and have their stretch. */
+static void find_stretches(const struct ember_profile *window, const struct ember_metrics *sums,
+                           uint32_t schedulers, double *stretches)
+{
+    double common = common_stretch(window, schedulers);
+    for (uint32_t i = 0; i < window->process_count; i++) {
+        uint32_t parent = window->processes[i].parent;
+        double own = parent < i ? stretches[parent] : own_stretch(window, i, &sums[i]);
+        stretches[i] = common > 0 ? common : own;
+    }
+}
+
+/* With the weights. Out of memory: NULL. */
+static double *stretched(const struct ember_profile *window, const double *weights,
+                         uint32_t schedulers)
 {
     struct ember_metrics *sums = calloc(window->process_count + 1u, sizeof *sums);
     double *stretches = calloc(window->process_count + 1u, sizeof *stretches);
     for (uint32_t i = 0; sums && i < window->node_count; i++)
         ember_metrics_add(&sums[window->nodes[i].process], &window->nodes[i].own);
-    for (uint32_t i = 0; sums && stretches && i < window->process_count; i++) {
-        const struct ember_process *process = &window->processes[i];
-        if (process->parent < i)
-            stretches[i] = stretches[process->parent];
-        else
-            stretches[i] = process->exited || window->info.outcome != EMBER_OUTCOME_RECORDED
-                               ? 1
-                               : stretch_of(&sums[i], (double)window->info.duration_ns);
-    }
-    for (uint32_t i = 0; sums && stretches && i < window->process_count; i++)
+    if (sums && stretches)
+        find_stretches(window, sums, schedulers, stretches);
+    for (uint32_t i = 0; stretches && i < window->process_count; i++)
         stretches[i] *= weights[i];
     if (!sums) {
         free(stretches);
@@ -597,7 +626,7 @@ struct ember_profile *ember_profile_add_window(const struct ember_profile *sum,
                                                const struct ember_sampled *sampled,
                                                uint32_t most_processes)
 {
-    double *stretches = stretched(window, weights);
+    double *stretches = stretched(window, weights, sampled->schedulers);
     struct ember_profile *added =
         stretches ? add_window(sum, window, stretches, sampled, most_processes) : NULL;
     free(stretches);

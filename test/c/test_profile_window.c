@@ -182,6 +182,18 @@ Test(profile_window, who_waits_has_waited_less)
     cr_assert_stretched(server, NS / 5, 1);
 }
 
+/* Both schedulers were busy, most of the time with tracing. */
+Test(profile_window, where_nobody_was_idle_all_have_done_less)
+{
+    struct ember_metrics server = {.own_ns = NS / 5, .off_cpu_ns = NS / 2, .waiting_ns = NS / 2};
+    struct ember_profile *window = slowed(server, short_life);
+    window->info.compensated_ns = 2 * NS - NS / 5 - NS / 100;
+    struct ember_profile *sum = added(NULL, window, once, NS, 0);
+    cr_assert_eq(ember_profile_total(sum, 0).own_ns, 1904762); /* 2 * 20 / 21 */
+    cr_assert_eq(ember_profile_total(sum, 1).calls, 10);
+    ember_profile_destroy(sum);
+}
+
 Test(profile_window, calls_take_their_time)
 {
     struct ember_metrics did = {.own_ns = NS / 5};
