@@ -101,6 +101,17 @@ static uint32_t add_node(struct ember_call_tree *tree, struct ember_tree_node no
     return tree->count++;
 }
 
+void ember_call_tree_reset(struct ember_call_tree *tree)
+{
+    memset(tree->rare, 0, tree->count * sizeof *tree->rare);
+    for (uint32_t i = 0; i < tree->count; i++) {
+        struct ember_tree_node *node = &tree->nodes[i];
+        memset(node->events, 0, sizeof node->events);
+        node->calls = node->own_ticks = 0;
+        node->words = 0;
+    }
+}
+
 uint32_t ember_call_tree_root(struct ember_call_tree *tree, uint32_t process)
 {
     return add_node(tree, (struct ember_tree_node){

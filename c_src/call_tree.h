@@ -85,6 +85,9 @@ struct ember_call_tree {
 bool ember_call_tree_init(struct ember_call_tree *tree);
 void ember_call_tree_fini(struct ember_call_tree *tree);
 
+/* The nodes stay, and what was counted for them does not. */
+void ember_call_tree_reset(struct ember_call_tree *tree);
+
 /* A new root, or EMBER_NONE when out of memory. */
 uint32_t ember_call_tree_root(struct ember_call_tree *tree, uint32_t process);
 

@@ -76,6 +76,12 @@ static bool get_keep(ErlNifEnv *env, ERL_NIF_TERM term, struct ember_capture *ca
 }
 
 /* none | {MaxEvents, LongestMs} */
+static uint64_t ticks_of_ms(ErlNifUInt64 ms)
+{
+    double ticks = (double)ms * 1e6 / ember_clock_ns_per_tick();
+    return ticks < 0x1p63 ? (uint64_t)ticks : UINT64_MAX;
+}
+
 static bool get_bounds(ErlNifEnv *env, ERL_NIF_TERM term, struct ember_capture *capture)
 {
     int arity;
@@ -89,7 +95,7 @@ static bool get_bounds(ErlNifEnv *env, ERL_NIF_TERM term, struct ember_capture *
         !enif_get_uint64(env, words[0], &events) || !enif_get_uint64(env, words[1], &ms))
         return false;
     capture->max_events = events;
-    capture->max_ticks = (uint64_t)((double)ms * 1e6 / ember_clock_ns_per_tick());
+    capture->max_ticks = ticks_of_ms(ms);
     return true;
 }
 
@@ -392,6 +398,22 @@ ERL_NIF_TERM ember_capture_nif_close(ErlNifEnv *env, int argc, const ERL_NIF_TER
 {
     (void)argc;
     return with_slot(env, argv[0], close_capture);
+}
+
+/* restart_window(Slot, Ms) -> Events: from now on it counts, for so long at most; so many
+ * events have been. */
+ERL_NIF_TERM ember_capture_nif_restart_window(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+{
+    unsigned slot;
+    ErlNifUInt64 ms;
+    (void)argc;
+    if (!get_slot(env, argv[0], &slot) || !enif_get_uint64(env, argv[1], &ms))
+        return enif_make_badarg(env);
+    struct ember_session *session = ember_control_lock();
+    uint64_t events =
+        session ? ember_consumer_restart_window(session->consumer, slot, ticks_of_ms(ms)) : 0;
+    ember_control_unlock();
+    return enif_make_uint64(env, events);
 }
 
 /* arm(Slot) -> ok: the next call is taken. */

@@ -9,6 +9,7 @@
 
 ember_nif ember_capture_nif_open;
 ember_nif ember_capture_nif_open_window;
+ember_nif ember_capture_nif_restart_window;
 ember_nif ember_capture_nif_arm;
 ember_nif ember_capture_nif_disarm;
 ember_nif ember_capture_nif_close;

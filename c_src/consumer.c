@@ -18,8 +18,18 @@ enum command {
     COMMAND_NONE,
     COMMAND_OPEN,
     COMMAND_OPEN_WINDOW,
+    COMMAND_RESTART_WINDOW,
     COMMAND_CLOSE,
     COMMAND_STOP,
+};
+
+/* What goes with a command. */
+struct order {
+    enum command command;
+    uint32_t slot;
+    const struct ember_capture *capture;
+    const struct ember_window *window;
+    uint64_t max_ticks;
 };
 
 struct ember_consumer {
@@ -30,9 +40,8 @@ struct ember_consumer {
     pthread_mutex_t mutex;   /* protects the fields below */
     pthread_cond_t changed;
     _Atomic enum command command; /* also read without the mutex, as a hint */
-    uint32_t slot;
-    const struct ember_capture *capture;
-    const struct ember_window *window;
+    struct order order;
+    uint64_t answer;
     pthread_t thread;
 };
 
@@ -71,18 +80,24 @@ static uint64_t now(const struct ember_consumer *consumer)
 
 static void obey(struct ember_consumer *consumer)
 {
+    const struct order *order = &consumer->order;
     switch (atomic_load(&consumer->command)) {
     case COMMAND_OPEN:
-        ember_recorder_open(&consumer->recorder, consumer->slot, consumer->capture);
+        ember_recorder_open(&consumer->recorder, order->slot, order->capture);
         break;
     case COMMAND_OPEN_WINDOW:
         drain_all(consumer);
-        ember_recorder_open_window(&consumer->recorder, consumer->slot, consumer->capture,
-                                   consumer->window, now(consumer));
+        ember_recorder_open_window(&consumer->recorder, order->slot, order->capture, order->window,
+                                   now(consumer));
+        break;
+    case COMMAND_RESTART_WINDOW:
+        drain_all(consumer);
+        consumer->answer = ember_recorder_restart_window(&consumer->recorder, order->slot,
+                                                         now(consumer), order->max_ticks);
         break;
     case COMMAND_CLOSE:
         drain_all(consumer);
-        ember_recorder_close(&consumer->recorder, consumer->slot, now(consumer));
+        ember_recorder_close(&consumer->recorder, order->slot, now(consumer));
         break;
     case COMMAND_STOP:
         drain_all(consumer);
@@ -150,20 +165,19 @@ static void *run_consumer(void *argument)
     return NULL;
 }
 
-/* Waits for the thread to do `command`. */
-static void command(struct ember_consumer *consumer, enum command command, uint32_t slot,
-                    const struct ember_capture *capture, const struct ember_window *window)
+/* Waits for the thread to do it; its answer. */
+static uint64_t command(struct ember_consumer *consumer, struct order order)
 {
     pthread_mutex_lock(&consumer->mutex);
     while (atomic_load(&consumer->command) != COMMAND_NONE)
         pthread_cond_wait(&consumer->changed, &consumer->mutex);
-    consumer->slot = slot;
-    consumer->capture = capture;
-    consumer->window = window;
-    atomic_store(&consumer->command, command);
+    consumer->order = order;
+    atomic_store(&consumer->command, order.command);
     while (atomic_load(&consumer->command) != COMMAND_NONE)
         pthread_cond_wait(&consumer->changed, &consumer->mutex);
+    uint64_t answer = consumer->answer;
     pthread_mutex_unlock(&consumer->mutex);
+    return answer;
 }
 
 static void free_consumer(struct ember_consumer *consumer)
@@ -200,7 +214,7 @@ void ember_consumer_stop(struct ember_consumer *consumer)
 {
     if (!consumer)
         return;
-    command(consumer, COMMAND_STOP, 0, NULL, NULL);
+    command(consumer, (struct order){.command = COMMAND_STOP});
     pthread_join(consumer->thread, NULL);
     free_consumer(consumer);
 }
@@ -208,19 +222,25 @@ void ember_consumer_stop(struct ember_consumer *consumer)
 void ember_consumer_open(struct ember_consumer *consumer, uint32_t slot,
                          const struct ember_capture *capture)
 {
-    command(consumer, COMMAND_OPEN, slot, capture, NULL);
+    command(consumer, (struct order){COMMAND_OPEN, slot, .capture = capture});
 }
 
 void ember_consumer_open_window(struct ember_consumer *consumer, uint32_t slot,
                                 const struct ember_capture *capture,
                                 const struct ember_window *window)
 {
-    command(consumer, COMMAND_OPEN_WINDOW, slot, capture, window);
+    command(consumer, (struct order){COMMAND_OPEN_WINDOW, slot, capture, window});
+}
+
+uint64_t ember_consumer_restart_window(struct ember_consumer *consumer, uint32_t slot,
+                                       uint64_t max_ticks)
+{
+    return command(consumer, (struct order){COMMAND_RESTART_WINDOW, slot, .max_ticks = max_ticks});
 }
 
 void ember_consumer_close(struct ember_consumer *consumer, uint32_t slot)
 {
-    command(consumer, COMMAND_CLOSE, slot, NULL, NULL);
+    command(consumer, (struct order){COMMAND_CLOSE, slot});
 }
 
 uint64_t ember_consumer_events(struct ember_consumer *consumer)

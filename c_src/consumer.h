@@ -34,6 +34,11 @@ void ember_consumer_open_window(struct ember_consumer *consumer, uint32_t slot,
                                 const struct ember_capture *capture,
                                 const struct ember_window *window);
 
+/* What the window counts begins now, and lasts `max_ticks` at most. The number of its events
+ * until then. */
+uint64_t ember_consumer_restart_window(struct ember_consumer *consumer, uint32_t slot,
+                                       uint64_t max_ticks);
+
 /* Drains what is in the rings now, gives out the unfinished runs of a capture
  * and forgets it. Returns when that is done. */
 void ember_consumer_close(struct ember_consumer *consumer, uint32_t slot);

@@ -141,6 +141,7 @@ static ErlNifFunc functions[] = {
     {"arm", 1, ember_capture_nif_arm, ERL_NIF_DIRTY_JOB_IO_BOUND},
     {"disarm", 2, ember_capture_nif_disarm, ERL_NIF_DIRTY_JOB_IO_BOUND},
     {"open_window", 2, ember_capture_nif_open_window, ERL_NIF_DIRTY_JOB_IO_BOUND},
+    {"restart_window", 2, ember_capture_nif_restart_window, ERL_NIF_DIRTY_JOB_IO_BOUND},
     {"close", 1, ember_capture_nif_close, ERL_NIF_DIRTY_JOB_IO_BOUND},
     {"watch", 1, nif_watch, 0},
     {"take_change", 0, nif_take_change, 0},

@@ -843,12 +843,38 @@ void ember_recorder_open_window(struct ember_recorder *recorder, uint32_t slot,
             run->out_of_memory = true;
 }
 
+/* From now on: events before have told where it is. */
+static void restart_track(struct ember_track *track, uint64_t ticks)
+{
+    struct ember_traced *process = track->traced;
+    track->since = ticks;
+    process->since = ticks > process->since ? ticks : process->since;
+    process->steady = false;
+}
+
 static struct ember_run *run_of_capture(struct ember_recorder *recorder, uint32_t slot)
 {
     struct ember_run *run = recorder->runs;
     while (run && run->capture != slot)
         run = run->next;
     return run;
+}
+
+uint64_t ember_recorder_restart_window(struct ember_recorder *recorder, uint32_t slot,
+                                       uint64_t ticks, uint64_t max_ticks)
+{
+    struct ember_run *run = run_of_capture(recorder, slot);
+    if (!run || !run->window)
+        return 0;
+    uint64_t events = run->events;
+    recorder->captures[slot].max_ticks = max_ticks;
+    ember_call_tree_reset(&run->tree);
+    for (struct ember_track *t = run->tracks; t; t = t->next_in_run)
+        restart_track(t, ticks);
+    run->begin_ticks = ticks;
+    run->lost_at_begin = lost_until_now(recorder);
+    run->lost_told = run->events = 0;
+    return events;
 }
 
 void ember_recorder_close(struct ember_recorder *recorder, uint32_t slot, uint64_t ticks)

@@ -92,6 +92,12 @@ void ember_recorder_open_window(struct ember_recorder *recorder, uint32_t slot,
                                 const struct ember_capture *capture,
                                 const struct ember_window *window, uint64_t ticks);
 
+/* Forgets what a window has counted until `ticks`, but not where its processes are. From
+ * then on it lasts `max_ticks` at most. The number of its events until then. Words of an
+ * interval that lasts count as of its end. */
+uint64_t ember_recorder_restart_window(struct ember_recorder *recorder, uint32_t slot,
+                                       uint64_t ticks, uint64_t max_ticks);
+
 /* Gives out the capture's unfinished runs, cut at `ticks`, and forgets it. */
 void ember_recorder_close(struct ember_recorder *recorder, uint32_t slot, uint64_t ticks);
 

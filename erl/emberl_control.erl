@@ -55,11 +55,16 @@
                     % events, and milliseconds from its very beginning, after which it has all
                     % that was asked for; that does not wait for a scheduler
                     bounds => {pos_integer(), pos_integer()},
+                    % what counts begins when all are traced, and takes so many milliseconds at
+                    % most; that waits for no scheduler either
+                    counted => pos_integer(),
                     collections => boolean(), % are traced (default true)
                     holder => pid(),         % who opens windows again and again: see let_go/0
                     target := binary(),
                     options := emberl_options:options(),
-                    counts => emberl_window:counts()}. % in outcomes
+                    % in outcomes; and events until it was open, which are not in its profile
+                    counts => emberl_window:counts(),
+                    before => non_neg_integer()}.
 -type outcome() :: {done | timeout | stopped | limit, [emberl_output:call()], request() | window()}.
 
 -record(capture,
@@ -128,7 +133,7 @@ start_own_window(#{processes := Processes} = Request) ->
         {ok, Ref, Trace, Open} ->
             Counts = emberl_window:flag(traced_for(Request, Trace), [Pid || {Pid, _, _, _} <- Seen],
                                         fun() -> atomics:get(Open, 1) =:= 1 end, ?FLAG_MS),
-            gen_server:cast(?MODULE, {flagged, Ref, add_gone(Counts, Looked)}),
+            _ = ask({flagged, Ref, add_gone(Counts, Looked)}, 1),
             {ok, Ref};
         {error, Reason} ->
             {error, Reason}
@@ -243,6 +248,8 @@ init([]) ->
 handle_call({start, Owner, Request}, _From, State0) ->
     State = hold(Request, State0),
     start_result(start(Owner, Request, State), State);
+handle_call({flagged, Ref, Counts}, _From, State) ->
+    {reply, ok, flagged(Ref, Counts, State)};
 handle_call({start_window, Owner, Request, Looked}, _From, State0) ->
     State = hold(Request, State0),
     start_result(open_window(Owner, Request, Looked, State), State);
@@ -295,13 +302,6 @@ start_result({error, Reason}, Old) -> {reply, {error, Reason}, Old}.
 -spec handle_cast(term(), #state{}) -> {noreply, #state{}}.
 handle_cast({server, Pid}, #state{servers = Servers} = State) ->
     {noreply, State#state{servers = Servers#{erlang:monitor(process, Pid) => Pid}}};
-handle_cast({flagged, Ref, Counts}, #state{captures = Captures} = State) ->
-    case Captures of
-        #{Ref := #capture{request = Request} = Capture} ->
-            {noreply, store(Capture#capture{request = Request#{counts => Counts}}, State)};
-        #{} ->
-            {noreply, State}
-    end;
 handle_cast(_Message, State) ->
     {noreply, State}.
 
@@ -378,6 +378,21 @@ open_window_in_library(Owner, #{options := Options, target := Text} = Request, L
         {error, Reason} ->
             not_opened(Reason, Text)
     end.
+
+flagged(Ref, Counts, #state{captures = Captures} = State) ->
+    case Captures of
+        #{Ref := #capture{request = Request} = Capture} ->
+            Begun = Request#{counts => Counts, before => restart(Capture)},
+            store(Capture#capture{request = Begun}, State);
+        #{} ->
+            State
+    end.
+
+%% To open a window takes processors from those that it is of, and not from all alike.
+restart(#capture{slot = Slot, ended = undefined, request = #{counted := Ms}}) ->
+    emberl_nif:restart_window(Slot, Ms);
+restart(_Capture) ->
+    0.
 
 %% What windows share is held until nobody wants any more of them.
 hold(#{holder := Holder}, #state{holders = Holders} = State) when not is_map_key(Holder, Holders) ->

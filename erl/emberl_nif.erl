@@ -5,9 +5,9 @@
 -module(emberl_nif).
 
 -export([enabled/3, trace/5]).
--export([start/5, stop/0, open/2, open_window/2, arm/1, disarm/2, close/1, watch/1, take_change/0,
-         set_costs/9, stats/0, check_layout/4, probe/1, note_binaries/0, walk/0, use_walks/1,
-         forget_layout/2, owe_profile/1]).
+-export([start/5, stop/0, open/2, open_window/2, restart_window/2, arm/1, disarm/2, close/1,
+         watch/1, take_change/0, set_costs/9, stats/0, check_layout/4, probe/1, note_binaries/0,
+         walk/0, use_walks/1, forget_layout/2, owe_profile/1]).
 -export([profile_info/1, profile_beside/1, profile_processes/1, profile_functions/2,
          profile_total/2, profile_stacks/1, profile_merge/1, profile_filter/3, profile_add_window/5,
          profile_settle/1, profile_bytes/1, profile_diff/3, profile_annotate/4, profile_cut/2,
@@ -15,8 +15,9 @@
          mfa_text/3, atom_text/1]).
 -export_type([profile/0, slot/0, capture/0, intake/0, seen/0]).
 
--nifs([enabled/3, trace/5, start/5, stop/0, open/2, open_window/2, arm/1, disarm/2, close/1,
-       watch/1, take_change/0, set_costs/9, stats/0, check_layout/4, probe/1, note_binaries/0,
+-nifs([enabled/3, trace/5, start/5, stop/0, open/2, open_window/2, restart_window/2, arm/1,
+       disarm/2, close/1, watch/1, take_change/0, set_costs/9, stats/0, check_layout/4, probe/1,
+       note_binaries/0,
        walk/0, use_walks/1, forget_layout/2, owe_profile/1, profile_info/1, profile_beside/1,
        profile_processes/1, profile_functions/2, profile_total/2, profile_stacks/1, profile_merge/1,
        profile_filter/3, profile_add_window/5, profile_settle/1, profile_bytes/1, profile_diff/3,
@@ -71,6 +72,11 @@ stop() -> erlang:nif_error(not_loaded).
 -spec open(capture(), intake()) ->
           {ok, slot()} | {error, not_started | too_many_captures | out_of_memory}.
 open(_Capture, _Intake) -> erlang:nif_error(not_loaded).
+
+%% A window counts from now on, for so many milliseconds at most, which waits for no
+%% scheduler; so many events have been until then.
+-spec restart_window(slot(), pos_integer()) -> Events :: non_neg_integer().
+restart_window(_Slot, _Ms) -> erlang:nif_error(not_loaded).
 
 -spec arm(slot()) -> ok.
 arm(_Slot) -> erlang:nif_error(not_loaded).

@@ -39,7 +39,7 @@ own({_, CpuBefore, _} = From, {_, CpuAfter, _} = To, Active) ->
 
 %% What the traced processes have lost, what the thread has used, and what those that were
 %% not traced, a share of all, have lost while all breakpoints were set.
--spec variable(measured(), non_neg_integer(), float()) -> float().
+-spec variable(measured(), number(), float()) -> float().
 variable(Measured, TracedNs, Untraced) ->
     #{start := {_, _, Before} = Start, open := Open, closing := Closing,
       ended := {_, _, After} = Ended, active := Active} = Measured,

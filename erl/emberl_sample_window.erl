@@ -20,7 +20,7 @@
 -type task() :: #{options := emberl_sample_options:options(),
                   length := pos_integer(),                  % milliseconds
                   sum := none | emberl_profile:profile(),   % that it is added to
-                  since := integer(),                       % end of the one before, ns
+                  since := none | integer(),                % end of the one before, ns
                   busy := busy(),
                   holder := pid(),                          % the sampler
                   budget_ppm := pos_integer()}.
@@ -37,7 +37,7 @@ run(#{options := Options, length := Length, holder := Holder, busy := Busy} = Ta
     #{pids := Pids, chances := Chances, present := Present, all := All} =
         select(Options, [Holder, self()], Busy),
     Readings = readings(All, Busy),
-    case emberl_control:start_window(request(Pids, Holder, Options)) of
+    case emberl_control:start_window(request(Pids, Length, Holder, Options)) of
         {ok, Ref} ->
             Open = emberl_sample_cost:clocks(),
             receive close -> ok after Length -> ok end,
@@ -53,12 +53,12 @@ run(#{options := Options, length := Length, holder := Holder, busy := Busy} = Ta
             {error, Reason}
     end.
 
-request(Pids, Holder,
+request(Pids, Length, Holder,
         #{modules := Modules, metrics := Metrics, memory_limit := Limit, max_events := Events}) ->
     {ok, Options} = emberl_options:parse(capture, #{return => profile, timeout => 1000,
                                                     memory_limit => max(1 bsl 20, Limit)}),
     #{processes => Pids, holder => Holder, collections => Metrics -- [calls, binaries] =/= [],
-      duration => infinity, look => ?LOOK_MS, target => <<"sample">>,
+      duration => infinity, counted => Length, look => ?LOOK_MS, target => <<"sample">>,
       bounds => {Events, ?LONGEST_MS}, options => Options#{modules := Modules}}.
 
 %% ---- which processes ----
@@ -128,16 +128,17 @@ added({error, Reason}, _Measured, _Task) ->
     {error, Reason};
 added({_Why, [{{error, Reason}, _}], _Request}, _Measured, _Task) ->
     {error, Reason};
-added({_Why, [{Profile, _}], _Request}, Measured,
+added({_Why, [{Profile, _}], #{before := Before}}, Measured,
       #{options := #{metrics := Metrics}, sum := Sum, since := Since, budget_ppm := Budget}) ->
-    #{duration_ns := Duration, events := Events, lost := Lost} = Info =
+    #{duration_ns := Duration, events := Events, lost := Lost, compensated_ns := Compensated} =
         emberl_profile:info(Profile),
+    Traced = Compensated * (Before + Events) / max(1, Events),
     #{ended := {Ended, _, _} = Then, seen := Seen, present := Present, chances := Chances} =
         Measured,
-    Span = max(Duration, Ended - Since),
+    Span = max(Duration, Ended - since(Since, Measured)),
     Weights = weights(emberl_profile:processes(Profile), Span / max(1, Duration), Chances),
     Untraced = 1 - Seen / max(1, max(Seen, Present)),
-    Variable = emberl_sample_cost:variable(Measured, maps:get(compensated_ns, Info), Untraced),
+    Variable = emberl_sample_cost:variable(Measured, Traced, Untraced),
     Schedulers = erlang:system_info(schedulers_online),
     NewSum = emberl_nif:profile_add_window(
                Sum, Profile, Weights,
@@ -151,6 +152,10 @@ added({_Why, [{Profile, _}], _Request}, Measured,
            ended => Ended, events => Events, lost => Lost, seen => Seen, present => Present}};
 added({_Why, [], _Request}, _Measured, _Task) ->
     {error, nothing_recorded}.
+
+%% What was before the first window nobody knows: not even how long it took to calibrate.
+since(none, #{start := {Start, _, _}}) -> Start;
+since(Since, _Measured) -> Since.
 
 %% A process that was spawned in the window is there with the chance of its parent.
 weights(Processes, Scale, Chances) ->

@@ -36,7 +36,7 @@
          obstacles = 0 :: non_neg_integer(),   % in a row
          sum = none :: none | emberl_profile:profile(),
          from :: emberl_time:milliseconds(),   % of this slice
-         since :: integer(),                   % end of the last window, ns
+         since :: none | integer(),            % end of the last window, ns
          busy = #{pids => #{}, offset => 0} :: emberl_sample_window:busy(),
          requests = #{} :: emberl_sample_requests:requests(),
          store :: none | emberl_store:store(),
@@ -157,10 +157,9 @@ init(#{store := Directory, retention := Retention, targets := Targets} = Options
             end,
     {ok, timed(0, #state{options = Options, governor = emberl_governor:new(Limits, now_ms()),
                          requests = emberl_sample_requests:new(Targets), store = Store,
-                         from = utc_ms(), since = now_ns()})}.
+                         from = utc_ms(), since = none})}.
 
 now_ms() -> erlang:monotonic_time(millisecond).
-now_ns() -> erlang:monotonic_time(nanosecond).
 utc_ms() -> erlang:system_time(millisecond).
 
 timed(Ms, #state{timer = Timer} = State) ->
@@ -184,7 +183,7 @@ handle_call(pause, _From, #state{state = sampling} = State) ->
     {reply, ok, end_slice((at_rest(State))#state{state = paused})};
 handle_call(resume, _From, #state{state = Old} = State) when Old =/= sampling ->
     {reply, ok, timed(0, State#state{state = sampling, reason = none, obstacles = 0,
-                                     from = utc_ms(), since = now_ns()})};
+                                     from = utc_ms(), since = none})};
 handle_call(halt, _From, State) ->
     {reply, ok, halt_for(stopped, State)};
 handle_call(_PauseOrResume, _From, State) ->

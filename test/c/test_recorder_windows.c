@@ -366,3 +366,58 @@ Test(recorder_windows, old_frames_are_doubtful_after_losses)
         cr_assert_eq(VM_NODE(&vm, 0, MAIN, EMBER_UNKNOWN, C).calls, 1);
     }
 }
+
+/* ---- What counts begins later -------------------------------------------- */
+
+Test(recorder_windows, what_was_before_it_began_again_is_forgotten)
+{
+    ON_EACH_VM(layout)
+    {
+        start_in_the_middle(layout);
+        vm.compare = false;
+        vm_in(&vm, p);
+        call(B);
+        work(30);
+        cr_assert_eq(ember_recorder_restart_window(&vm.recorder, WINDOW, vm.now, UINT64_MAX), 2);
+        work(4);
+        back();
+        call(C);
+        back();
+        close_window();
+        cr_assert_eq(VM_NODE(&vm, 0, MAIN, A).off_cpu_ticks, 0);
+        cr_assert_eq(VM_NODE(&vm, 0, MAIN, A, B).calls, 0);
+        cr_assert_geq(VM_NODE(&vm, 0, MAIN, A, B).own_ticks, 4);
+        cr_assert_lt(VM_NODE(&vm, 0, MAIN, A, B).own_ticks, 30);
+        cr_assert_eq(VM_NODE(&vm, 0, MAIN, A, C).calls, 1);
+        cr_assert_lt(vm.finished->duration_ticks, 30);
+    }
+}
+
+Test(recorder_windows, it_lasts_as_long_as_is_said_then)
+{
+    ON_EACH_VM(layout)
+    {
+        start_in_the_middle(layout);
+        vm.compare = false;
+        vm_in(&vm, p);
+        work(1000);
+        ember_recorder_restart_window(&vm.recorder, WINDOW, vm.now, 50);
+        work(20);
+        call(B);
+        ember_recorder_check_memory(&vm.recorder);
+        cr_assert_eq(vm.finished_count, 0);
+        work(40);
+        back();
+        ember_recorder_check_memory(&vm.recorder);
+        cr_assert_eq(vm.finished_count, 1);
+    }
+}
+
+Test(recorder_windows, no_window_begins_again)
+{
+    ON_EACH_VM(layout)
+    {
+        start(layout);
+        cr_assert_eq(ember_recorder_restart_window(&vm.recorder, WINDOW, vm.now, 50), 0);
+    }
+}

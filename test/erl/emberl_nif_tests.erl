@@ -118,6 +118,7 @@ one_of(List) ->
 right(start, 5) -> [self(), 2, 4, true, [emberl_nif]];
 right(open, 2) -> [capture(), {0, 1, any, false, 1, false}];
 right(open_window, 2) -> [capture(), [{self(), active, true, [{lists, seq, 2}]}]];
+right(restart_window, 2) -> [0, 10];
 right(disarm, 2) -> [0, 0];
 right(check_layout, 4) -> [1231, 577, 811, true];
 right(forget_layout, 2) -> [false, false];

@@ -56,7 +56,8 @@ many_processes() ->
     [begin unlink(Pid), exit(Pid, kill) end || Pid <- Pids],
     wait_until(fun() -> erlang:system_info(process_count) < ?MANY end).
 
-%% From idle to all schedulers busy and back: there are windows in each, within the budget.
+%% From idle to all schedulers busy and back: there are windows in each, within the budget. A
+%% window may cost more than any before, which shows when it is over.
 jumping_load() ->
     Sampler = started(#{}),
     [begin
@@ -69,7 +70,7 @@ jumping_load() ->
     #{state := State, cost_minute := Cost, errors := Errors} = emberl:status(Sampler),
     ok = emberl:stop(Sampler),
     ?assertEqual({sampling, 0}, {State, Errors}),
-    ?assert(Cost > 0 andalso Cost =< 0.5, Cost).
+    ?assert(Cost > 0 andalso Cost =< 1.1 * 0.5, Cost).
 
 %% The node is as it was after the first half, in which modules are loaded. Each tenth has
 %% time for a window.
