@@ -352,6 +352,8 @@ bench: all build/bench/noop_tracer.so build/bench/recorder_bench build/bench/con
 accuracy: all | build/bench
 	$(Q)$(ERLC) -pa ebin -o build/bench bench/*.erl
 	$(Q)$(ERL) -noshell -pa ebin build/bench -s accuracy main
+	@echo; echo "the sampler:"
+	$(Q)$(ERL) -noshell -pa ebin build/bench -s sample_perf main
 
 # How soon the page of a large profile is drawn.
 .PHONY: bench-page

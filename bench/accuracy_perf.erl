@@ -9,7 +9,7 @@
 %% JIT code, and only their order is compared.
 -module(accuracy_perf).
 
--export([main/0, work/0]).
+-export([main/0, run/4, work/0]).
 
 -define(SECONDS, 6).
 -define(TOP, 10).
@@ -17,12 +17,12 @@
 main() ->
     case os:find_executable("perf") of
         false -> io:format("~nperf is not there: no comparison with it~n");
-        Perf -> compare(samples(Perf))
+        Perf -> compare(run(Perf, "--call-graph dwarf,8192", "+JPperf true +S 1", {?MODULE, work}))
     end.
 
-compare([]) ->
+compare({_Output, []}) ->
     io:format("~nperf may not sample here: no comparison with it~n");
-compare(Samples) ->
+compare({_Output, Samples}) ->
     {Gc, Order} = emberl(),
     io:format("~ncompiling queue.erl       perf    emberl~n"
               "collections, %        ~8.1f  ~8.1f    (~b samples)~n",
@@ -38,17 +38,24 @@ place(Name, Order) -> length(lists:takewhile(fun(N) -> N =/= Name end, Order)) +
 
 %% ---- perf ----
 
-%% Chains of symbols, innermost first, of the schedulers.
-samples(Perf) ->
+%% What a function prints, the VM's process first, in a VM that perf samples meanwhile; and
+%% the schedulers' chains of symbols, innermost first.
+run(Perf, PerfOptions, Flags, {Module, Function}) ->
     File = scratch("perf.data"),
-    Paths = filename:dirname(code:which(?MODULE)),
-    Command = io_lib:format("~ts record -q -e cpu-clock -F 999 --call-graph dwarf,8192 -o ~ts -- "
-                            "erl +JPperf true +S 1 -noshell -pa ~ts -s ~s work 2>&1",
-                            [Perf, File, Paths, ?MODULE]),
-    [OsPid | _] = string:lexemes(os:cmd(lists:flatten(Command)), "\n") ++ [""],
-    Text = os:cmd(lists:flatten(io_lib:format("~ts script -i ~ts -F comm,ip,sym 2>/dev/null",
-                                              [Perf, File]))),
+    Paths = [filename:dirname(code:which(M)) || M <- [?MODULE, emberl]],
+    Record = "~ts record -q -e cpu-clock -F 999 ~ts -o ~ts -- "
+             "erl ~ts -noshell -pa ~ts -s ~s ~s 2>&1",
+    Output = string:lexemes(command(Record, [Perf, PerfOptions, File, Flags,
+                                             lists:join(" ", Paths), Module, Function]), "\n"),
+    Text = command("~ts script -i ~ts -F comm,ip,sym 2>/dev/null", [Perf, File]),
+    OsPid = hd(Output ++ [""]),
     _ = [file:delete(F) || F <- [File | filelib:wildcard("/tmp/{perf,jit}-" ++ OsPid ++ ".*")]],
+    {Output, chains(Text)}.
+
+command(Format, Arguments) ->
+    os:cmd(lists:flatten(io_lib:format(Format, Arguments))).
+
+chains(Text) ->
     [[symbol(Line) || Line <- Chain]
      || Sample <- string:split(Text, "\n\n", all),
         [Thread | Chain] <- [string:lexemes(Sample, "\n")],
