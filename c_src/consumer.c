@@ -222,25 +222,30 @@ void ember_consumer_stop(struct ember_consumer *consumer)
 void ember_consumer_open(struct ember_consumer *consumer, uint32_t slot,
                          const struct ember_capture *capture)
 {
-    command(consumer, (struct order){COMMAND_OPEN, slot, .capture = capture});
+    command(consumer, (struct order){.command = COMMAND_OPEN, .slot = slot, .capture = capture});
 }
 
 void ember_consumer_open_window(struct ember_consumer *consumer, uint32_t slot,
                                 const struct ember_capture *capture,
                                 const struct ember_window *window)
 {
-    command(consumer, (struct order){COMMAND_OPEN_WINDOW, slot, capture, window});
+    command(consumer, (struct order){.command = COMMAND_OPEN_WINDOW,
+                                     .slot = slot,
+                                     .capture = capture,
+                                     .window = window});
 }
 
 uint64_t ember_consumer_restart_window(struct ember_consumer *consumer, uint32_t slot,
                                        uint64_t max_ticks)
 {
-    return command(consumer, (struct order){COMMAND_RESTART_WINDOW, slot, .max_ticks = max_ticks});
+    return command(
+        consumer,
+        (struct order){.command = COMMAND_RESTART_WINDOW, .slot = slot, .max_ticks = max_ticks});
 }
 
 void ember_consumer_close(struct ember_consumer *consumer, uint32_t slot)
 {
-    command(consumer, (struct order){COMMAND_CLOSE, slot});
+    command(consumer, (struct order){.command = COMMAND_CLOSE, .slot = slot});
 }
 
 uint64_t ember_consumer_events(struct ember_consumer *consumer)
