@@ -23,9 +23,12 @@
                                           ok | {error, term()})}.
 -type slice() :: #{file := file:filename_all(), bytes := non_neg_integer(),
                    from := emberl_time:milliseconds(), to := emberl_time:milliseconds()}.
+%% Without its file, which is named by its times: there may be thousands.
+-type kept() :: {From :: emberl_time:milliseconds(), To :: emberl_time:milliseconds(),
+                 Bytes :: non_neg_integer()}.
 -opaque store() :: #{directory := file:filename_all(),
                      retention := retention(),
-                     slices := [slice()],          % oldest first
+                     slices := [kept()],           % oldest first
                      written := non_neg_integer(), % since it was opened, as the next two
                      dropped := non_neg_integer(),
                      deleted := non_neg_integer(),
@@ -42,9 +45,11 @@ open(Directory, Retention) ->
     Store = #{directory => Directory, retention => Retention, slices => [], written => 0,
               dropped => 0, deleted => 0, error => none},
     case prepare(Directory) of
-        {ok, Slices} -> retain(0, Store#{slices := Slices});
+        {ok, Slices} -> retain(0, Store#{slices := [kept(Slice) || Slice <- Slices]});
         {error, Reason} -> failed(Directory, Reason, Store)
     end.
+
+kept(#{from := From, to := To, bytes := Bytes}) -> {From, To, Bytes}.
 
 prepare(Directory) ->
     case filelib:ensure_path(Directory) of
@@ -79,7 +84,7 @@ add(Profile, From, To0, #{directory := Directory} = Store) ->
 
 write(Profile, Bytes, From, To, #{directory := Directory, retention := Retention} = Store0) ->
     Store = retain(Bytes, Store0),
-    File = filename:join(Directory, file_name(From, To)),
+    File = file(Directory, From, To),
     case is_too_large(Bytes, Retention) of
         true -> dropped(File, too_large, Store);
         false -> written(save(Profile, File, Retention), File, Bytes, From, To, Store)
@@ -88,8 +93,9 @@ write(Profile, Bytes, From, To, #{directory := Directory, retention := Retention
 is_too_large(_Bytes, #{max_bytes := infinity}) -> false;
 is_too_large(Bytes, #{max_bytes := Max}) -> Bytes > Max.
 
-file_name(From, To) ->
-    lists:flatten([?PREFIX, emberl_time:name(From), "-", emberl_time:name(To), ?SUFFIX]).
+file(Directory, From, To) ->
+    filename:join(Directory, lists:flatten([?PREFIX, emberl_time:name(From), "-",
+                                            emberl_time:name(To), ?SUFFIX])).
 
 %% The directory may have been taken away.
 save(Profile, File, Retention) ->
@@ -99,9 +105,8 @@ save(Profile, File, Retention) ->
         {error, _} = Error -> Error
     end.
 
-written(ok, File, Bytes, From, To, #{slices := Slices, written := Written} = Store) ->
-    Slice = #{file => File, bytes => Bytes, from => From, to => To},
-    Store#{slices := Slices ++ [Slice], written := Written + 1, error := none};
+written(ok, _File, Bytes, From, To, #{slices := Slices, written := Written} = Store) ->
+    Store#{slices := Slices ++ [{From, To, Bytes}], written := Written + 1, error := none};
 written({error, Reason}, File, _Bytes, _From, _To, Store) ->
     dropped(File, Reason, Store).
 
@@ -112,10 +117,11 @@ failed(File, Reason, Store) ->
     Store#{error := {File, Reason, erlang:system_time(millisecond)}}.
 
 %% Deletes the oldest until `Room' bytes more are within the limits.
-retain(Room, #{slices := [#{file := File, to := To} | Slices], deleted := Deleted} = Store) ->
+retain(Room, #{slices := [{From, To, _Bytes} | Slices], directory := Directory,
+               deleted := Deleted} = Store) ->
     case is_too_old(To, Store) orelse is_too_full(Room, Store) of
         true ->
-            _ = file:delete(File),
+            _ = file:delete(file(Directory, From, To)),
             retain(Room, Store#{slices := Slices, deleted := Deleted + 1});
         false ->
             Store
@@ -129,14 +135,14 @@ is_too_old(To, #{retention := #{max_age := Age}}) -> erlang:system_time(millisec
 is_too_full(_Room, #{retention := #{max_bytes := infinity}}) -> false;
 is_too_full(Room, #{retention := #{max_bytes := Max}} = Store) -> bytes(Store) + Room > Max.
 
-bytes(#{slices := Slices}) -> lists:sum([Bytes || #{bytes := Bytes} <- Slices]).
+bytes(#{slices := Slices}) -> lists:sum([Bytes || {_From, _To, Bytes} <- Slices]).
 
 %% `error': what could not be written last, why and when; `none' once that went well again.
 -spec status(store()) -> #{atom() => term()}.
 status(#{slices := Slices} = Store) ->
     Range = case Slices of
                 [] -> #{from => none, to => none};
-                [#{from := From} | _] -> #{from => From, to => maps:get(to, lists:last(Slices))}
+                [{From, _, _} | _] -> #{from => From, to => element(2, lists:last(Slices))}
             end,
     maps:merge(Range#{files => length(Slices), bytes => bytes(Store)},
                maps:with([directory, written, dropped, deleted, error], Store)).
