@@ -336,6 +336,41 @@ static uint64_t read_sum(struct reader *reader, const char *what)
     return read_number(reader, EMBER_FORMAT_MAX_SUM, what);
 }
 
+/* False: it is none. */
+static bool read_sampled_field(struct reader *reader, uint64_t tag)
+{
+    struct ember_sampled *sampled = &reader->profile->info.sampled;
+    switch (tag) {
+    case EMBER_FORMAT_WINDOWS:
+        sampled->windows = read_sum(reader, "windows");
+        break;
+    case EMBER_FORMAT_WINDOW_NS:
+        sampled->window_ns = read_sum(reader, "windows' time");
+        break;
+    case EMBER_FORMAT_SPAN_NS:
+        sampled->span_ns = read_sum(reader, "sampled time");
+        break;
+    case EMBER_FORMAT_COST_NS:
+        sampled->cost_ns = read_sum(reader, "cost");
+        break;
+    case EMBER_FORMAT_SCHEDULERS:
+        sampled->schedulers = read_small(reader, UINT16_MAX, "schedulers");
+        break;
+    case EMBER_FORMAT_BUDGET_PPM:
+        sampled->budget_ppm = read_small(reader, 1000000, "budget");
+        break;
+    case EMBER_FORMAT_SEEN:
+        sampled->seen = read_sum(reader, "processes");
+        break;
+    case EMBER_FORMAT_PRESENT:
+        sampled->present = read_sum(reader, "processes");
+        break;
+    default:
+        return false;
+    }
+    return true;
+}
+
 static void read_info_field(struct reader *reader, uint64_t tag, size_t size)
 {
     struct ember_info *info = &reader->profile->info;
@@ -383,32 +418,9 @@ static void read_info_field(struct reader *reader, uint64_t tag, size_t size)
     case EMBER_FORMAT_CUT_BY:
         info->cut_by = read_small(reader, EMBER_CUTS - 1, "reason");
         break;
-    case EMBER_FORMAT_WINDOWS:
-        info->sampled.windows = read_sum(reader, "windows");
-        break;
-    case EMBER_FORMAT_WINDOW_NS:
-        info->sampled.window_ns = read_sum(reader, "windows' time");
-        break;
-    case EMBER_FORMAT_SPAN_NS:
-        info->sampled.span_ns = read_sum(reader, "sampled time");
-        break;
-    case EMBER_FORMAT_COST_NS:
-        info->sampled.cost_ns = read_sum(reader, "cost");
-        break;
-    case EMBER_FORMAT_SCHEDULERS:
-        info->sampled.schedulers = read_small(reader, UINT16_MAX, "schedulers");
-        break;
-    case EMBER_FORMAT_BUDGET_PPM:
-        info->sampled.budget_ppm = read_small(reader, 1000000, "budget");
-        break;
-    case EMBER_FORMAT_SEEN:
-        info->sampled.seen = read_sum(reader, "processes");
-        break;
-    case EMBER_FORMAT_PRESENT:
-        info->sampled.present = read_sum(reader, "processes");
-        break;
     default:
-        reader->at += size;
+        if (!read_sampled_field(reader, tag))
+            reader->at += size;
         break;
     }
 }
