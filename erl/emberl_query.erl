@@ -10,8 +10,13 @@
           {ok, emberl_profile:profile(), emberl_store:details()} |
           {error, emberl_options:refusal()}.
 run(Directory, From, To, Given) ->
-    maybe_read(Directory, emberl_time:parse(From), emberl_time:parse(To),
-               emberl_options:query(Given)).
+    case not is_atom(Directory) andalso emberl_options:is_name(Directory) of
+        true -> maybe_read(Directory, emberl_time:parse(From), emberl_time:parse(To),
+                           emberl_options:query(Given));
+        false -> {error, emberl_options:refusal(
+                           unreadable, Directory,
+                           io_lib:format("~0tp is not the name of a directory", [Directory]))}
+    end.
 
 maybe_read(_Directory, {error, _} = Error, _To, _Options) -> Error;
 maybe_read(_Directory, _From, {error, _} = Error, _Options) -> Error;

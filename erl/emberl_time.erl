@@ -12,16 +12,22 @@
 %% the zone, the seconds or the time; or `now'; or how long ago: `-90s', `-10m', `-2h',
 %% `-1d'.
 
+-define(FIRST, -62167219200000). % 0000-01-01T00:00:00.000Z
+-define(LAST, 253402300799999).  % 9999-12-31T23:59:59.999Z
+
 -spec parse(term()) -> {ok, milliseconds()} | {error, emberl_options:refusal()}.
 parse(Given) ->
     try
-        {ok, milliseconds(Given)}
+        {ok, in_range(milliseconds(Given))}
     catch
         _:_ -> {error, emberl_options:refusal(
                          bad_time, Given,
                          "a time is {{Year, Month, Day}, {Hour, Minute, Second}}, seconds since "
                          "1970, a text as 2026-12-31T23:59:59Z, now, or -10m; all in UTC")}
     end.
+
+%% What has a text, see text/1: years of four digits.
+in_range(Ms) when Ms >= ?FIRST, Ms =< ?LAST -> Ms.
 
 milliseconds(now) -> now_ms();
 milliseconds(Seconds) when is_integer(Seconds) -> Seconds * 1000;

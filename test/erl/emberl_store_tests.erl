@@ -142,7 +142,12 @@ ago_test() ->
 bad_time_test_() ->
     [?_assertMatch({error, {bad_time, Bad, _}}, emberl:query("/nowhere", Bad, now))
      || Bad <- ["", "soon", "-10", "-10x", "--5m", "2027-13-01", {{2027, 2, 30}, {0, 0, 0}}, 1.5,
-                [a], self()]].
+                [a], self(), 1796142937142, 1 bsl 100, -(1 bsl 100), {{99999, 1, 1}, {0, 0, 0}},
+                "-99999999d", {a, b}]].
+
+bad_directory_test_() ->
+    [?_assertMatch({error, {unreadable, Bad, <<_/binary>>}}, emberl:query(Bad, "-1h", now))
+     || Bad <- [a_name, 17, "", [a | b], self(), <<0>>]].
 
 wrong_order_test() ->
     ?assertMatch({error, {bad_time, _, _}}, emberl:query("/nowhere", now, "-1h")),
