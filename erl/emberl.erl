@@ -109,7 +109,8 @@
 -type time() :: calendar:datetime() | integer() | now | unicode:chardata().
 %% In UTC. An integer is in seconds since 1970. A text is as RFC 3339 has it, and the
 %% zone, the seconds or the time may be left out: `"2026-12-31T23:59"'; or it is how long
-%% ago: `"-90s"', `"-10m"', `"-2h"', `"-1d"'.
+%% ago: `"-90s"', `"-10m"', `"-2h"', `"-1d"'. What no clock shows (25:00) is refused, as are
+%% years beyond 9999: milliseconds in place of seconds.
 -type query_options() :: #{process => all | pid() | atom() | unicode:chardata(),
                            modules => all | [module()] | {app, atom()},
                            details => boolean()}

@@ -14,7 +14,7 @@
 -type kind() :: flag
               | {Name :: string(), value()}
               | {Name :: string(), many, value()}.
--type value() :: text | number | milliseconds | modules | {one_of, [atom()]}.
+-type value() :: text | number | milliseconds | time | modules | {one_of, [atom()]}.
 -type parsed() :: #{options := #{atom() => term()}, operands := [string()],
                     rest := none | [string()]}.
 
@@ -81,6 +81,12 @@ value(number, Text, Long) ->
     positive(Text, Long, "a whole number above 0");
 value(milliseconds, Text, Long) ->
     1000 * positive(Text, Long, "whole seconds, 1 or more");
+value(time, Text, Long) ->
+    case emberl_time:parse(Text) of
+        {ok, _} -> Text;
+        {error, _} -> usage(["--", Long, " takes a time in UTC as 2026-12-31T23:59:59Z, without the "
+                             "zone, the seconds or the time, now, or as -10m, not ", Text])
+    end;
 value(modules, Text, _Long) ->
     [module(Name) || Name <- string:lexemes(Text, ", ")];
 value({one_of, Atoms}, Text, Long) ->

@@ -133,8 +133,8 @@ top_options() ->
      {modules, $m, "modules", {"M1,M2", modules}, "show these modules alone"}].
 
 query_options() ->
-    [{from, none, "from", {"TIME", text}, "where it begins; required"},
-     {to, none, "to", {"TIME", text}, "where it ends; default now"},
+    [{from, none, "from", {"TIME", time}, "where it begins; required"},
+     {to, none, "to", {"TIME", time}, "where it ends; default now"},
      {output, $o, "output", {"FILE", text}, "write the profile there, print nothing"},
      {app, none, "app", {"NAME", text}, "show the modules of this application alone"},
      {path, none, "pa", {"DIR", many, text}, "look for it there"},
@@ -265,7 +265,7 @@ merge(_) ->
 
 diff(#{options := Options, operands := [Before, After] = Inputs, rest := none}) ->
     at_most_one_is_standard_input(Inputs, "diff"),
-    Output = [output(Name, Options) || Name <- maps:values(maps:with([output], Options))],
+    Output = outputs("diff", Options),
     Diff = progress("comparing", fun() ->
         emberl_profile:diff(load(Before), load(After), maps:with([normalise], Options)) end),
     case Output of
@@ -275,6 +275,11 @@ diff(#{options := Options, operands := [Before, After] = Inputs, rest := none}) 
     end;
 diff(_) ->
     usage("diff", "two profiles are needed").
+
+%% What is printed instead has no format.
+outputs(_Verb, #{output := Name} = Options) -> [output(Name, Options)];
+outputs(Verb, #{format := _}) -> usage(Verb, "where to? --format is of what --output names");
+outputs(_Verb, _Options) -> [].
 
 at_most_one_is_standard_input(Inputs, Verb) ->
     length([Input || "-" = Input <- Inputs]) < 2
@@ -288,7 +293,7 @@ put_out(_File) -> ?DONE.
 
 query(#{options := #{from := From} = Options, operands := [Directory], rest := none}) ->
     code:add_pathsa(lists:reverse(maps:get(path, Options, []))),
-    Output = [output(Name, Options) || Name <- maps:values(maps:with([output], Options))],
+    Output = outputs("query", Options),
     Profile = progress("adding up", fun() ->
         queried(emberl:query(Directory, From, maps:get(to, Options, "now"), filter(Options))) end),
     case Output of
@@ -307,7 +312,8 @@ filter(#{app := Name} = Options) ->
     Application = list_to_atom(Name),
     case application:load(Application) of
         {error, {Reason, _}} when Reason =/= already_loaded ->
-            failed(["there is no application ", Name, " on the code path: --pa names its ebin"]);
+            usage("query", ["there is no application ", Name,
+                            " on the code path: --pa names its ebin"]);
         _ ->
             (filter(maps:remove(app, Options)))#{modules => {app, Application}}
     end;
@@ -317,6 +323,8 @@ filter(Options) ->
 queried({ok, Profile, #{skipped := Skipped}}) ->
     [message([File, " is left out: ", Text]) || {File, Text} <- Skipped],
     Profile;
+queried({error, {bad_time, _Term, Text}}) ->
+    usage("query", Text);
 queried({error, {_Tag, _Term, Text}}) ->
     failed(Text).
 

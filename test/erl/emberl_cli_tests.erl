@@ -381,11 +381,14 @@ refused_queries(Directory) ->
      end || {Expected, Command, Text} <-
                 [{2, "emberl query store", <<"--from">>},
                  {2, "emberl query --from -1h", <<"one directory">>},
-                 {1, "emberl query store --from soon", <<"a time is">>},
+                 {2, "emberl query store --from soon", <<"not soon">>},
+                 {2, "emberl query store --from -1h --to 2026-12-01T25:00", <<"--to takes">>},
+                 {2, "emberl query store --from -1h --format html", <<"--output">>},
+                 {2, "emberl diff a.ember b.ember --format html", <<"--output">>},
                  {1, "emberl query store --from -2m", <<"there is nothing">>},
-                 {1, "emberl query store --from -1h --to -2h", <<"is not before">>},
+                 {2, "emberl query store --from -1h --to -2h", <<"is not before">>},
                  {1, "emberl query nowhere --from -1h", <<"nowhere">>},
-                 {1, "emberl query store --from -1h --app nosuchapp", <<"no application">>}]].
+                 {2, "emberl query store --from -1h --app nosuchapp", <<"no application">>}]].
 
 %% ---- help ----
 
