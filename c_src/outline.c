@@ -554,6 +554,7 @@ static void say_estimates(struct ember_sink *text, const struct ember_info *info
         {EMBER_NO_TIMES, "times", "were not asked for"},
         {EMBER_NO_WORDS, "words", "were not asked for"},
         {EMBER_NO_CALLS, "calls", "were not asked for"},
+        {EMBER_NO_BINARIES, "binaries", "were not asked for"},
     };
     static const char *const cuts[EMBER_CUTS] = {"is unfinished",
                                                  "was cut by its timeout",

@@ -9,6 +9,7 @@
 
 const char *const ember_fallback_names[EMBER_FALLBACK_KINDS] = {
     "stack", "heap", "clock", "cost", "binaries", "waiting", "no_times", "no_words", "no_calls",
+    "no_binaries",
 };
 
 struct ember_profile *ember_profile_create(void)
@@ -641,7 +642,7 @@ static void leave_out(struct ember_metrics *own, uint32_t what)
         own->words = 0;
     if (what & EMBER_NO_CALLS)
         own->calls = 0;
-    if (what & EMBER_FALLBACK_BINARIES)
+    if (what & EMBER_NO_BINARIES)
         own->binary_bytes = 0;
 }
 

@@ -85,12 +85,13 @@ enum {
     EMBER_FALLBACK_COST = 8,      /* the cost of tracing varied too much to be subtracted exactly */
     EMBER_FALLBACK_BINARIES = 16, /* binaries outside the heap are not counted */
     EMBER_FALLBACK_WAITING = 32,  /* waiting cannot be told from preempted */
-    EMBER_NO_TIMES = 64,          /* not asked for, as the next two; all of them are zero */
+    EMBER_NO_TIMES = 64,          /* not asked for, as the next three; all of them are zero */
     EMBER_NO_WORDS = 128,
     EMBER_NO_CALLS = 256,
-    EMBER_FALLBACKS = 511, /* all of these */
+    EMBER_NO_BINARIES = 512,
+    EMBER_FALLBACKS = 1023, /* all of these */
 };
-#define EMBER_FALLBACK_KINDS 9
+#define EMBER_FALLBACK_KINDS 10
 
 /* Of the bit of the same number. */
 extern const char *const ember_fallback_names[EMBER_FALLBACK_KINDS];
@@ -200,7 +201,7 @@ struct ember_profile *ember_profile_add_window(const struct ember_profile *sum,
                                                const struct ember_sampled *sampled,
                                                uint32_t most_processes);
 
-/* Forgets what was not asked for: EMBER_NO_..., and EMBER_FALLBACK_BINARIES. */
+/* Forgets what was not asked for: EMBER_NO_... */
 void ember_profile_leave_out(struct ember_profile *profile, uint32_t what);
 
 /* ... with the uncertainty of own times that follows from how they varied from window to

@@ -255,7 +255,8 @@ static void put_metrics(struct ember_term_map *map, const struct ember_metrics *
         ember_term_map_put_number(map, "calls", metrics->calls);
     if (!(without & EMBER_NO_WORDS))
         ember_term_map_put(map, "words", enif_make_int64(map->env, metrics->words));
-    ember_term_map_put_number(map, "binary_bytes", metrics->binary_bytes);
+    if (!(without & EMBER_NO_BINARIES))
+        ember_term_map_put_number(map, "binary_bytes", metrics->binary_bytes);
     if (without & EMBER_NO_TIMES)
         return;
     ember_term_map_put_number(map, "own_ns", metrics->own_ns);
@@ -286,8 +287,9 @@ static ERL_NIF_TERM delta_map(ErlNifEnv *env, const struct ember_metrics *before
         ember_term_map_put(&map, "calls", difference(env, before->calls, after->calls));
     if (!(without & EMBER_NO_WORDS))
         ember_term_map_put(&map, "words", enif_make_int64(env, after->words - before->words));
-    ember_term_map_put(&map, "binary_bytes",
-                       difference(env, before->binary_bytes, after->binary_bytes));
+    if (!(without & EMBER_NO_BINARIES))
+        ember_term_map_put(&map, "binary_bytes",
+                           difference(env, before->binary_bytes, after->binary_bytes));
     if (without & EMBER_NO_TIMES)
         return map.map;
     ember_term_map_put(&map, "own_ns", difference(env, before->own_ns, after->own_ns));
@@ -772,7 +774,7 @@ ERL_NIF_TERM ember_profile_nif_cut(ErlNifEnv *env, int argc, const ERL_NIF_TERM 
     return ember_term_atom(env, "ok");
 }
 
-/* leave_out(Profile, [no_times | no_words | no_calls | binaries]): likewise. */
+/* leave_out(Profile, [no_times | no_words | no_calls | no_binaries]): likewise. */
 ERL_NIF_TERM ember_profile_nif_leave_out(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 {
     struct ember_profile *profile;

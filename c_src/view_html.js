@@ -485,6 +485,7 @@ const FALLBACKS = {
   no_times: ["No times", "they were not asked for."],
   no_words: ["No words", "they were not asked for."],
   no_calls: ["No numbers of calls", "they were not asked for."],
+  no_binaries: ["No binaries", "they were not asked for."],
   cost: ["Cost of tracing uncertain", "it varied while this ran, or since it was measured; own times of small functions are estimates."],
 };
 

@@ -184,7 +184,7 @@ profile_annotate(_Profile, _Target, _Release, _Processes) -> erlang:nif_error(no
 profile_cut(_Profile, _By) -> erlang:nif_error(not_loaded).
 
 %% Forgets numbers that were not asked for, of a profile that nobody else has.
--spec profile_leave_out(profile(), [no_times | no_words | no_calls | binaries]) -> ok.
+-spec profile_leave_out(profile(), [no_times | no_words | no_calls | no_binaries]) -> ok.
 profile_leave_out(_Profile, _What) -> erlang:nif_error(not_loaded).
 
 -spec profile_diff(profile(), profile(), none | calls | time) -> profile().

@@ -43,7 +43,7 @@
           calls := pos_integer(),          % captured calls in it
           stacks := non_neg_integer(),
           fallbacks := [stack | heap | clock | binaries | waiting | % measured in a less exact way
-                        no_times | no_words | no_calls],            % or not asked for
+                        no_times | no_words | no_calls | no_binaries], % or not asked for
           doubtful := boolean(),             % the cost of tracing varied: see uncertainty_ns
           before => map(),                   % of a comparison: the same of the profile before,
           normalise => none | calls | time,  % how its numbers were made comparable,
@@ -70,7 +70,7 @@
         #{mfa := function_name(), calls => non_neg_integer(), own_ns => non_neg_integer(),
           off_cpu_ns => non_neg_integer(),
           waiting_ns => non_neg_integer(), % the latter of the former
-          gc_ns => non_neg_integer(), words => integer(), binary_bytes := non_neg_integer(),
+          gc_ns => non_neg_integer(), words => integer(), binary_bytes => non_neg_integer(),
           uncertainty_ns => non_neg_integer(), % of own_ns, either way
           total_ns => non_neg_integer(), % all three times, of all it called too; where
           total_words => integer()}.     % it is in a stack twice, counted once
@@ -79,16 +79,16 @@
           calls => non_neg_integer(), own_ns => non_neg_integer(),
           off_cpu_ns => non_neg_integer(),
           waiting_ns => non_neg_integer(), % the latter of the former
-          gc_ns => non_neg_integer(), words => integer(), binary_bytes := non_neg_integer(),
+          gc_ns => non_neg_integer(), words => integer(), binary_bytes => non_neg_integer(),
           uncertainty_ns => non_neg_integer()}.
 
 -type metrics() ::
         #{calls => integer(), own_ns => integer(), off_cpu_ns => integer(), waiting_ns => integer(),
-          gc_ns => integer(), words => integer(), binary_bytes := integer(),
+          gc_ns => integer(), words => integer(), binary_bytes => integer(),
           uncertainty_ns => non_neg_integer()}.
 -type sums() ::
         #{calls => integer(), own_ns => integer(), off_cpu_ns => integer(), waiting_ns => integer(),
-          gc_ns => integer(), words => integer(), binary_bytes := integer(),
+          gc_ns => integer(), words => integer(), binary_bytes => integer(),
           uncertainty_ns => non_neg_integer(), total_ns => integer(),
           total_words => integer()}.
 -type function_change() ::
@@ -133,8 +133,8 @@
 %% <dt>`stacks'</dt><dd>Distinct stacks.</dd>
 %% <dt>`fallbacks'</dt><dd>What was measured in a less exact way: `stack', `heap' (words)
 %%   and `clock'; `binaries': they are not counted; `waiting': it is not told from
-%%   preempted, all of `off_cpu_ns' is of either kind; `no_times', `no_words' and `no_calls':
-%%   the sampler was not asked for them, nor maybe for `binaries'.</dd>
+%%   preempted, all of `off_cpu_ns' is of either kind; `no_times', `no_words', `no_calls'
+%%   and `no_binaries': the sampler was not asked for them.</dd>
 %% <dt>`sampled'</dt><dd>Of a sampler's profile, whose numbers are estimates for all the
 %%   time of `span_ns' (where calls are sampled, and `outcome' is not `recorded': of all calls
 %%   together, and what follows is of calls instead of windows and processes): windows and
@@ -218,7 +218,7 @@ shown(Metric, Profile, Options) ->
 absence(own_time) -> no_times;
 absence(words) -> no_words;
 absence(calls) -> no_calls;
-absence(binaries) -> none.
+absence(binaries) -> no_binaries.
 
 %% {error, {no_comparison, Format}} where the format has but one side.
 formatted(Profile, Format, Options, Symbols) ->

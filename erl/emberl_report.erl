@@ -313,4 +313,5 @@ fallback(binaries) -> "binaries are not counted";
 fallback(no_times) -> "times were not asked for";
 fallback(no_words) -> "words were not asked for";
 fallback(no_calls) -> "numbers of calls were not asked for";
+fallback(no_binaries) -> "binaries were not asked for";
 fallback(waiting) -> "waiting and preempted are not told apart".

@@ -59,6 +59,25 @@ top_sorts_by_what_it_is_asked_for_test() ->
      end || {Sort, Key} <- [{own_time, own_ns}, {total_time, total_ns}, {words, words},
                             {calls, calls}]].
 
+%% As a sampler makes them with `metrics'.
+without(Absent) ->
+    Profile = sample(3, 2),
+    ok = emberl_nif:profile_leave_out(Profile, Absent),
+    Profile.
+
+what_was_not_asked_for_has_no_key_test() ->
+    Profile = without([no_times, no_words, no_binaries]),
+    [?assertEqual([calls], maps:keys(Row) -- [mfa, process, stack])
+     || Row <- emberl_profile:functions(Profile) ++ emberl_profile:stacks(Profile)],
+    [?assertEqual([calls], maps:keys(Side))
+     || #{before := B, 'after' := A, delta := D} <-
+            emberl_profile:stacks(emberl_profile:diff(Profile, sample(1, 1))),
+        Side <- [B, A, D]],
+    Lines = printed(fun() -> emberl:print(Profile) end),
+    ?assert(lists:any(fun(Line) ->
+                              binary:match(Line, <<"binaries were not asked for">>) =/= nomatch
+                      end, Lines)).
+
 top_of_a_number_test() ->
     ?assertEqual(2, length(emberl_profile:top(sample(1, 1), 2))).
 
