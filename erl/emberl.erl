@@ -531,9 +531,10 @@ top(Profile) ->
 %%
 %% <dl>
 %% <dt>`count'</dt><dd>How many, or `all'; default 20. A number alone means this.</dd>
-%% <dt>`sort'</dt><dd>`own_time' (default), `total_time' (of all three kinds, with
+%% <dt>`sort'</dt><dd>`own_time', `total_time' (of all three kinds, with
 %%   what they called), `waiting' (scheduled out with nothing to do), `words', `calls' or
-%%   `binaries' (bytes outside the heap).</dd>
+%%   `binaries' (bytes outside the heap). Default `own_time', or where that was not asked for
+%%   when the profile was made `calls', `words' or `binaries'.</dd>
 %% <dt>`process'</dt><dd>`all' (default), or one process by its pid, the pid's text
 %%   or its registered name.</dd>
 %% <dt>`modules'</dt><dd>Show these alone: `all' (default), a list of modules or `{app,

@@ -84,8 +84,8 @@ value(milliseconds, Text, Long) ->
 value(time, Text, Long) ->
     case emberl_time:parse(Text) of
         {ok, _} -> Text;
-        {error, _} -> usage(["--", Long, " takes a time in UTC as 2026-12-31T23:59:59Z, without the "
-                             "zone, the seconds or the time, now, or as -10m, not ", Text])
+        {error, _} -> usage(["--", Long, " takes a time in UTC as 2026-12-31T23:59:59Z, without "
+                             "the zone, the seconds or the time, now, or as -10m, not ", Text])
     end;
 value(modules, Text, _Long) ->
     [module(Name) || Name <- string:lexemes(Text, ", ")];

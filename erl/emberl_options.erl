@@ -102,7 +102,7 @@ defaults() ->
 top(Count) when is_integer(Count) ->
     top(#{count => Count});
 top(Given) ->
-    some(Given, #{count => 20, sort => own_time, process => all, modules => all}).
+    some(Given, #{count => 20, sort => default, process => all, modules => all}).
 
 %% What emberl_profile:format/3 and write/4 take.
 -spec format(term(), map() | [term()]) ->

@@ -207,18 +207,12 @@ format(Profile, Format, Options, Symbols) ->
 %% Where it was not asked for when the profile was made: another one, unless it is now.
 shown(Metric, Profile, Options) ->
     Metrics = [own_time, words, calls, binaries],
-    case [M || M <- [Metric | Metrics],
-               not lists:member(absence(M), maps:get(fallbacks, info(Profile)))] of
+    case [M || M <- [Metric | Metrics], emberl_report:has(M, Profile)] of
         [Metric | _] -> Metric;
         [Other | _] when not is_map_key(metric, Options) -> Other;
         _ ->
             erlang:error({bad_option, metric, <<"it was not asked for when the profile was made">>})
     end.
-
-absence(own_time) -> no_times;
-absence(words) -> no_words;
-absence(calls) -> no_calls;
-absence(binaries) -> no_binaries.
 
 %% {error, {no_comparison, Format}} where the format has but one side.
 formatted(Profile, Format, Options, Symbols) ->

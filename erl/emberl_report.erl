@@ -4,11 +4,11 @@
 %% was measured and what is missing, and the functions that matter most.
 -module(emberl_report).
 
--export([summary/3, details/2, functions/3, notes/1, top/2]).
+-export([summary/3, details/2, functions/3, notes/1, top/2, has/2]).
 -export_type([options/0]).
 
 -type options() :: #{count := pos_integer() | all,
-                     sort := own_time | total_time | waiting | words | calls | binaries,
+                     sort := default | own_time | total_time | waiting | words | calls | binaries,
                      process := all | pid() | atom() | unicode:chardata(),
                      modules := all | [module()]}.
 
@@ -38,7 +38,32 @@ process_row(#{pid := Pid, name := Name, label := Label, parent := Parent, ancest
 -spec top(emberl_profile:profile(), options()) ->
           [emberl_profile:function_metrics()] | [emberl_profile:function_change()].
 top(Profile, #{count := Count} = Options) ->
-    first(Count, sorted(chosen(Profile, Options), Options)).
+    Sort = sort(Profile, Options),
+    first(Count, sorted(chosen(Profile, Options), Sort)).
+
+%% What is asked for, or else the first that the profile has.
+sort(Profile, #{sort := Sort}) ->
+    Wanted = case Sort of
+                 default -> [own_time, calls, words, binaries];
+                 _ -> [Sort]
+             end,
+    case [Metric || Metric <- Wanted, has(Metric, Profile)] of
+        [Metric | _] -> Metric;
+        [] -> erlang:error({bad_option, sort,
+                            <<"it was not asked for when the profile was made">>})
+    end.
+
+%% Of a comparison: both sides.
+-spec has(atom(), emberl_profile:profile()) -> boolean().
+has(Metric, Profile) ->
+    Info = emberl_profile:info(Profile),
+    not lists:any(fun(#{fallbacks := Absent}) -> lists:member(absence(Metric), Absent) end,
+                  [Info | maps:values(maps:with([before], Info))]).
+
+absence(words) -> no_words;
+absence(calls) -> no_calls;
+absence(binaries) -> no_binaries;
+absence(_Time) -> no_times.
 
 chosen(Profile, #{process := Process, modules := Modules}) ->
     of_modules(emberl_nif:profile_functions(Profile, process(Process, Profile)), Modules).
@@ -55,7 +80,7 @@ of_modules(Rows, Modules) ->
 name(Module) when is_atom(Module) -> atom_to_binary(Module);
 name(Module) -> Module.
 
-sorted(Rows, #{sort := Sort}) ->
+sorted(Rows, Sort) ->
     Key = key(Sort),
     Weighed = [{-weight(Key, Row), MFA, Row} || #{mfa := MFA} = Row <- Rows],
     [Row || {_, _, Row} <- lists:sort(Weighed)].
@@ -67,9 +92,8 @@ key(binaries) -> binary_bytes;
 key(words) -> words;
 key(calls) -> calls.
 
-%% Of what was not asked for there is nothing.
-weight(Key, #{delta := Delta}) -> abs(maps:get(Key, Delta, 0));
-weight(Key, Row) -> maps:get(Key, Row, 0).
+weight(Key, #{delta := Delta}) -> abs(maps:get(Key, Delta));
+weight(Key, Row) -> maps:get(Key, Row).
 
 first(all, Rows) -> Rows;
 first(Count, Rows) -> lists:sublist(Rows, Count).
@@ -100,10 +124,11 @@ functions(Profile, Options, Device) ->
     [notes(emberl_profile:info(Profile)), function_table(Profile, Options, Device)].
 
 function_table(Profile, Options, Device) ->
+    Sort = sort(Profile, Options),
     Shown = chosen(Profile, Options),
-    Rows = first(maps:get(count, Options), sorted(Shown, Options)),
+    Rows = first(maps:get(count, Options), sorted(Shown, Sort)),
     case maps:is_key(before, emberl_profile:info(Profile)) of
-        true -> changes(Rows, length(Shown), key(maps:get(sort, Options)), Device);
+        true -> changes(Rows, length(Shown), key(Sort), has(calls, Profile), Device);
         false -> metrics(Rows, Shown, whole(Profile, Options), Device)
     end.
 
@@ -155,14 +180,15 @@ sum(Key, Rows) ->
 
 %% One metric with both sides; calls beside it tell whether a function is slower or
 %% called more often.
-changes(Rows, Count, Key, Device) ->
+changes(Rows, Count, Key, HasCalls, Device) ->
+    Beside = HasCalls andalso Key =/= calls,
     {Title, Kind} = metric(Key),
     Columns = [{[Title, " before"], Kind}, {"after", Kind}, {"change", {change, Kind}},
                {"change %", figure}]
-        ++ [{Side, count, 1} || Key =/= calls, Side <- ["calls before", "calls after"]]
+        ++ [{Side, count, 1} || Beside, Side <- ["calls before", "calls after"]]
         ++ [{"function", text}],
     Total = [[undefined || _ <- tl(Columns)] ++ [all_of(Count)]],
-    emberl_table:table(Columns, [change(Row, Key) || Row <- Rows] ++ Total, Device).
+    emberl_table:table(Columns, [change(Row, Key, Beside) || Row <- Rows] ++ Total, Device).
 
 metric(own_ns) -> {"own", time};
 metric(total_ns) -> {"total", time};
@@ -171,10 +197,10 @@ metric(binary_bytes) -> {"binaries", bytes};
 metric(words) -> {"words", words};
 metric(calls) -> {"calls", count}.
 
-change(#{mfa := MFA, before := Before, 'after' := After, delta := Delta}, Key) ->
+change(#{mfa := MFA, before := Before, 'after' := After, delta := Delta}, Key, Beside) ->
     [Was, Is, Change] = [maps:get(Key, Side) || Side <- [Before, After, Delta]],
     [Was, Is, Change, change_text(Was, Is, Before, After)]
-        ++ [maps:get(calls, Side) || Key =/= calls, Side <- [Before, After]]
+        ++ [maps:get(calls, Side) || Beside, Side <- [Before, After]]
         ++ [emberl_table:mfa(MFA)].
 
 change_text(Was, Is, Before, After) ->

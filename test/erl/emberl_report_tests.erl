@@ -78,6 +78,24 @@ what_was_not_asked_for_has_no_key_test() ->
                               binary:match(Line, <<"binaries were not asked for">>) =/= nomatch
                       end, Lines)).
 
+sorts_by_what_there_is_test() ->
+    [begin
+         Rows = emberl_profile:top(without(Absent), #{count => all}),
+         ?assertEqual(lists:reverse(lists:sort(weights(Key, Rows))), weights(Key, Rows))
+     end || {Absent, Key} <- [{[], own_ns}, {[no_times], calls}, {[no_times, no_calls], words},
+                              {[no_times, no_calls, no_words], binary_bytes}]].
+
+sorting_by_what_there_is_not_is_refused_test() ->
+    Profile = without([no_times, no_calls, no_binaries]),
+    Diff = emberl_profile:diff(Profile, sample(1, 1)),
+    [begin
+         ?assertError({bad_option, sort, _}, emberl_profile:top(Of, #{sort => Sort})),
+         ?assertError({bad_option, sort, _}, emberl:print(Of, #{sort => Sort}))
+     end || Sort <- [own_time, total_time, waiting, calls, binaries], Of <- [Profile, Diff]],
+    [_ | _] = printed(fun() -> emberl:top(Diff) end),
+    ?assertError({bad_option, metric, _},
+                 emberl_profile:format(Profile, svg, #{metric => binaries})).
+
 top_of_a_number_test() ->
     ?assertEqual(2, length(emberl_profile:top(sample(1, 1), 2))).
 
