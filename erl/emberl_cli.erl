@@ -128,7 +128,8 @@ top_options() ->
     [{count, $n, "count", {"N", number}, "how many functions; default 20"},
      {sort, $s, "sort", {"WHAT", {one_of, [own_time, total_time, waiting, words, calls,
                                                binaries]}},
-      "own_time (default, if it was asked for), total_time\n(with what they called), waiting, words, calls,\nbinaries"},
+      "own_time (default, if it was asked for), total_time\n"
+      "(with what they called), waiting, words, calls,\nbinaries"},
      {process, none, "process", {"PID", text}, "of one process: <0.1.0> or its name"},
      {modules, $m, "modules", {"M1,M2", modules}, "show these modules alone"}].
 

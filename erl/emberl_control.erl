@@ -15,7 +15,7 @@
 -behaviour(gen_server).
 
 -export([start_link/0, start_capture/1, start_window/1, finish/1, await/2, stop/1, stop_all/0,
-         let_go/0, count/2, has_ended/1, add_server/0]).
+         let_go/0, count/2, has_ended/1, add_server/0, of_supervisor/1]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2, terminate/2]).
 -export_type([request/0, window/0, outcome/0]).
 
@@ -194,6 +194,29 @@ add_server() ->
     Monitor = erlang:monitor(process, ?MODULE),
     gen_server:cast(?MODULE, {server, self()}),
     Monitor.
+
+%% What a call to emberl's supervisor gives, which may have been killed just now.
+-spec of_supervisor(fun(() -> Result)) -> Result | {error, emberl_options:refusal()}.
+of_supervisor(Call) ->
+    of_supervisor(Call, 100).
+
+of_supervisor(_Call, 0) ->
+    unavailable();
+of_supervisor(Call, Tries) ->
+    try application:ensure_all_started(emberl) of
+        {ok, _} -> asked_supervisor(Call, Tries);
+        {error, _} -> not_started()
+    catch
+        exit:_ -> unavailable()
+    end.
+
+asked_supervisor(Call, Tries) ->
+    try Call()
+    catch
+        exit:_ ->
+            timer:sleep(10),
+            of_supervisor(Call, Tries - 1)
+    end.
 
 %% While it is restarted it is waited for.
 call(Request) ->

@@ -80,11 +80,16 @@ check_store(Directory) ->
     end.
 
 start(ok, Given) ->
-    {ok, _} = application:ensure_all_started(emberl),
-    _ = forget(),
-    supervisor:start_child(emberl_sup, child_spec(Given));
+    case emberl_control:of_supervisor(fun() -> start_child(Given) end) of
+        {error, {{already_started, Pid}, _Child}} -> {error, {already_started, Pid}}; % not ours
+        Result -> Result
+    end;
 start({error, Text}, _Given) ->
     {error, emberl_options:refusal(bad_option, store, Text)}.
+
+start_child(Given) ->
+    _ = forget(),
+    supervisor:start_child(emberl_sup, child_spec(Given)).
 
 %% One that has ended by itself.
 forget() ->
@@ -117,13 +122,14 @@ call(Sampler, Request) ->
 stop(Sampler) ->
     case call(Sampler, status) of
         {error, _} = Error -> Error;
-        _ -> stop_child(is_ours(Sampler), Sampler)
+        _ -> stop_child(Sampler)
     end.
 
-is_ours(Sampler) ->
-    Pid = case Sampler of ?MODULE -> whereis(?MODULE); _ -> Sampler end,
-    lists:any(fun({?MODULE, P, _, _}) -> P =:= Pid; (_) -> false end,
-              supervisor:which_children(emberl_sup)).
+%% Others may stop it at the same time, and supervisors be killed, which ends it as well.
+stop_child(Sampler) ->
+    try stop_child(is_ours(Sampler), Sampler)
+    catch exit:_ -> wait_gone(Sampler)
+    end.
 
 stop_child(true, _Sampler) ->
     _ = supervisor:terminate_child(emberl_sup, ?MODULE),
@@ -131,6 +137,16 @@ stop_child(true, _Sampler) ->
     ok;
 stop_child(false, Sampler) ->
     gen_server:stop(Sampler).
+
+wait_gone(Sampler) ->
+    try gen_server:stop(Sampler)
+    catch exit:_ -> ok
+    end.
+
+is_ours(Sampler) ->
+    Pid = case Sampler of ?MODULE -> whereis(?MODULE); _ -> Sampler end,
+    lists:any(fun({?MODULE, P, _, _}) -> P =:= Pid; (_) -> false end,
+              supervisor:which_children(emberl_sup)).
 
 %% @private
 %% What emberl:stop/0 ends.

@@ -70,7 +70,8 @@ life_test_() ->
            {"some processes", fun some_processes/0}, {"many processes", fun many_processes/0},
            {"modules", fun some_modules/0}, {"environment", fun environment/0},
            {"supervised", fun supervised/0}, {"others", fun others_between_windows/0},
-           {"metrics", fun some_metrics/0}]).
+           {"metrics", fun some_metrics/0}, {"stopped by many", fun stopped_by_many/0},
+           {"no supervisor", fun no_supervisor/0}]).
 
 samples() ->
     Sampler = started(#{}),
@@ -211,13 +212,44 @@ supervised() ->
     exit(Before, kill),
     wait_until(fun() -> not lists:member(whereis(emberl_sampler), [undefined, Before]) end),
     wait_windows(emberl_sampler, 1),
-    ok = emberl:stop(emberl_sampler),
+    Sampler = whereis(emberl_sampler),
+    ?assertEqual({error, {already_started, Sampler}}, emberl:sample(?FAST)),
+    ok = stopped_at_once(emberl_sampler),
     ?assertEqual(undefined, whereis(emberl_sampler)),
     unlink(Supervisor),
     exit(Supervisor, shutdown),
     emberl_test:wait_dead(Supervisor).
 
 init(Child) -> {ok, {#{}, [Child]}}.
+
+%% Whoever is late is told that there is none.
+stopped_at_once(Sampler) ->
+    Self = self(),
+    Pids = [spawn_link(fun() -> Self ! {self(), emberl:stop(Sampler)} end)
+            || _ <- lists:seq(1, 10)],
+    Results = [receive {Pid, Result} -> Result end || Pid <- Pids],
+    [?assertMatch({error, {unknown_sampler, _, _}}, Error) || Error <- Results, Error =/= ok],
+    ?assert(lists:member(ok, Results)).
+
+stopped_by_many() ->
+    [stopped_at_once(started(#{})) || _ <- lists:seq(1, 10)].
+
+no_supervisor() ->
+    logger:set_primary_config(level, none),
+    [begin
+         Sampler = started(#{}),
+         exit(whereis(emberl_sup), kill),
+         Stopped = emberl:stop(Sampler),
+         ?assertMatch({_, true}, {Stopped, Stopped =:= ok orelse element(1, Stopped) =:= error}),
+         ?assertNot(is_process_alive(Sampler)),
+         {ok, _} = emberl:sample(?FAST),
+         ok = emberl:stop(emberl_sampler),
+         exit(whereis(emberl_sup), kill),
+         {ok, _} = emberl:sample(?FAST),
+         ok = emberl:stop(emberl_sampler)
+     end || _ <- lists:seq(1, 5)],
+    logger:set_primary_config(level, notice).
+
 
 %% Where the node has one trace: nobody's breakpoints are taken away, also those that are set
 %% between windows.
