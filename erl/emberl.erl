@@ -259,7 +259,8 @@ await(Capture, Timeout) ->
 %% @doc Ends a capture; returns what it has. Where another process awaits it, that
 %% one gets the results, and this returns `{error, already_awaited}'.
 %%
-%% Ends a sampler, too; what it has not yet stored is stored. One of a supervisor of yours
+%% Ends a sampler, too; what it has not yet stored is stored, and when this returns nothing of
+%% a window is left in the VM. One of a supervisor of yours
 %% is not started again, unless that is told to.
 -spec stop(capture()) -> results();
           (sampler()) -> ok | {error, emberl_options:refusal()}.

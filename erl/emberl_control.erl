@@ -222,9 +222,17 @@ asked_supervisor(Call, Tries) ->
 call(Request) ->
     call(Request, 100).
 
+%% Where it is there nobody is asked: whoever stops the application keeps its controller busy
+%% until windows have ended, which ask us.
 call(_Request, 0) ->
     unavailable();
 call(Request, Tries) ->
+    case whereis(?MODULE) of
+        undefined -> start_and_ask(Request, Tries);
+        _ -> ask(Request, Tries)
+    end.
+
+start_and_ask(Request, Tries) ->
     try application:ensure_all_started(emberl) of
         {ok, _} -> ask(Request, Tries);
         {error, _} -> not_started()

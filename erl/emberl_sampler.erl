@@ -226,9 +226,19 @@ handle_info(_Message, State) ->
 
 %% @private
 -spec terminate(term(), #state{}) -> ok.
-terminate(_Reason, State) ->
-    _ = end_slice(killed_window(State)),
+terminate(Reason, State) ->
+    Without = case is_told(Reason) of
+                  true -> at_rest(State);
+                  false -> killed_window(State) % nobody waits, and ours may be gone
+              end,
+    _ = end_slice(Without),
     ok.
+
+%% Who has told it to stop finds the VM clean.
+is_told(normal) -> true;
+is_told(shutdown) -> true;
+is_told({shutdown, _}) -> true;
+is_told(_) -> false.
 
 %% ---- windows ----
 

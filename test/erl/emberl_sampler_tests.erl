@@ -71,6 +71,7 @@ life_test_() ->
            {"modules", fun some_modules/0}, {"environment", fun environment/0},
            {"supervised", fun supervised/0}, {"others", fun others_between_windows/0},
            {"metrics", fun some_metrics/0}, {"stopped by many", fun stopped_by_many/0},
+           {"clean", fun clean_when_stopped/0},
            {"no supervisor", fun no_supervisor/0}]).
 
 samples() ->
@@ -233,6 +234,16 @@ stopped_at_once(Sampler) ->
 
 stopped_by_many() ->
     [stopped_at_once(started(#{})) || _ <- lists:seq(1, 10)].
+
+%% At once, also where a window is open just then.
+clean_when_stopped() ->
+    [begin
+         started(Options),
+         wait_until(fun emberl_test:running/0),
+         ok = emberl:stop(emberl_sampler),
+         ?assertNot(emberl_test:running())
+     end || Options <- [#{window => 50}, #{window => 50, modules => [lists]}],
+            _ <- lists:seq(1, 5)].
 
 no_supervisor() ->
     logger:set_primary_config(level, none),
