@@ -149,7 +149,7 @@ is_ours(Sampler) ->
               supervisor:which_children(emberl_sup)).
 
 %% @private
-%% What emberl:stop/0 ends.
+%% What emberl:stop/0 ends, and the end of the application.
 -spec halt_all() -> ok.
 halt_all() ->
     case whereis(?MODULE) of

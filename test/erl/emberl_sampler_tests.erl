@@ -71,7 +71,7 @@ life_test_() ->
            {"modules", fun some_modules/0}, {"environment", fun environment/0},
            {"supervised", fun supervised/0}, {"others", fun others_between_windows/0},
            {"metrics", fun some_metrics/0}, {"stopped by many", fun stopped_by_many/0},
-           {"clean", fun clean_when_stopped/0},
+           {"clean", fun clean_when_stopped/0}, {"no application", fun no_application/0},
            {"no supervisor", fun no_supervisor/0}]).
 
 samples() ->
@@ -222,6 +222,21 @@ supervised() ->
     emberl_test:wait_dead(Supervisor).
 
 init(Child) -> {ok, {#{}, [Child]}}.
+
+%% It does not start what was stopped, until it is told to.
+no_application() ->
+    {ok, Supervisor} = supervisor:start_link(?MODULE, emberl_sampler:child_spec(?FAST)),
+    wait_windows(emberl_sampler, 1),
+    ok = application:stop(emberl),
+    #{state := stopped, reason := stopped, windows := Windows} = emberl:status(emberl_sampler),
+    receive after 300 -> ok end,
+    ?assertNot(lists:keymember(emberl, 1, application:which_applications())),
+    ok = emberl:resume(emberl_sampler),
+    wait_windows(emberl_sampler, Windows + 1),
+    ok = emberl:stop(emberl_sampler),
+    unlink(Supervisor),
+    exit(Supervisor, shutdown),
+    emberl_test:wait_dead(Supervisor).
 
 %% Whoever is late is told that there is none.
 stopped_at_once(Sampler) ->
