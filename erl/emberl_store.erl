@@ -5,7 +5,8 @@
 %% node costs the slice that was being made and no other. Old files are deleted so that
 %% the directory stays within its limits. It belongs to one node.
 %%
-%% Nothing here fails: what cannot be written is dropped, and the status says so.
+%% Nothing here fails: what cannot be written is dropped. The status says so, and the log:
+%% once, and again after something could be written.
 -module(emberl_store).
 
 -export([open/2, add/4, status/1, slices/1, read/4]).
@@ -113,8 +114,16 @@ written({error, Reason}, File, _Bytes, _From, _To, Store) ->
 dropped(File, Reason, #{dropped := Dropped} = Store) ->
     failed(File, Reason, Store#{dropped := Dropped + 1}).
 
-failed(File, Reason, Store) ->
+failed(File, Reason, #{error := Before} = Store) ->
+    Before =:= none andalso
+        logger:warning("emberl: the sampler cannot store what it has: ~ts: ~ts",
+                       [File, reason(Reason)]),
     Store#{error := {File, Reason, erlang:system_time(millisecond)}}.
+
+reason(too_large) -> "the profile of a slice is larger than max_bytes";
+reason(efbig) -> "the profile of a slice is too large for a file";
+reason(Reason) when is_atom(Reason) -> file:format_error(Reason);
+reason(Reason) -> io_lib:format("~0tp", [Reason]).
 
 %% Deletes the oldest until `Room' bytes more are within the limits.
 retain(Room, #{slices := [{From, To, _Bytes} | Slices], directory := Directory,

@@ -15,7 +15,7 @@ init([]) ->
     {ok, {Flags, [child(emberl_control) | samplers(application:get_env(emberl, sample))]}}.
 
 %% One that cannot be started is no reason to do without all the rest.
-samplers({ok, Options}) when is_map(Options); is_list(Options) ->
+samplers({ok, Options}) ->
     case emberl_sample_options:parse(Options) of
         {ok, _} ->
             [emberl_sampler:child_spec(Options)];
@@ -23,7 +23,7 @@ samplers({ok, Options}) when is_map(Options); is_list(Options) ->
             logger:error("emberl: does not sample: ~0tp: ~ts", [Key, Text]),
             []
     end;
-samplers(_None) ->
+samplers(undefined) ->
     [].
 
 child(Module) ->

@@ -204,6 +204,11 @@ environment() ->
     ok = application:set_env(emberl, sample, #{budget => too_much}),
     {ok, _} = application:ensure_all_started(emberl),
     ?assertEqual(undefined, whereis(emberl_sampler)),
+    ok = application:stop(emberl),
+    ok = application:set_env(emberl, sample, foo),
+    [Text] = [T || T <- emberl_test:logged(fun() -> application:ensure_all_started(emberl) end),
+                   string:find(T, "does not sample") =/= nomatch],
+    ?assertNotEqual(nomatch, string:find(Text, "foo")),
     ok = application:unset_env(emberl, sample).
 
 supervised() ->

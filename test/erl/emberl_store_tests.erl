@@ -250,6 +250,30 @@ full_disk_test() ->
         {ok, _, #{slices := 1, skipped := []}} = query(Directory, 0, 5)
     end).
 
+%% Once, and again after one was written.
+failures_are_logged_test() ->
+    Profile = profile(),
+    with_directory(fun(Directory) ->
+        File = filename:join(Directory, "store"),
+        ok = file:write_file(File, "in the way"),
+        Logged = emberl_test:logged(fun() ->
+            Add = fun(Minute, Store) ->
+                          From = ?START + Minute * 60000,
+                          emberl_store:add(Profile, From, From + 60000, Store)
+                  end,
+            Failed = Add(1, Add(0, emberl_store:open(File, unlimited()))),
+            ok = file:delete(File),
+            Written = Add(2, Failed),
+            ok = file:del_dir_r(File),
+            ok = file:write_file(File, "in the way"),
+            Add(4, Add(3, Written))
+        end),
+        ?assertMatch([_, _], [Text || Text <- Logged, has(Text, "cannot store"),
+                                      has(Text, "file already exists")])
+    end).
+
+has(Text, Part) -> string:find(Text, Part) =/= nomatch.
+
 vanished_directory_test() ->
     Profile = profile(),
     with_directory(fun(Directory) ->

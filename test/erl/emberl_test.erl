@@ -9,7 +9,7 @@
 -export([counted/2, counted_in_process/2, has_sessions/0, release/0]).
 -export([in_process/1, busy/1, stop/1, wait_until/1, wait_dead/1, running/0]).
 -export([with_directory/1, in_directory/2, works/0, compile/2, unload/1]).
--export([node/1, node/2, node/3, strict_node/1, quiet/1, rounds/1]).
+-export([node/1, node/2, node/3, strict_node/1, quiet/1, logged/1, rounds/1]).
 
 %% ---- profiles ----
 
@@ -180,6 +180,20 @@ wait_until(Condition, Tries) ->
 
 running() ->
     maps:get(running, emberl_nif:stats()).
+
+%% The texts of what is logged meanwhile.
+logged(Fun) ->
+    Formatter = {logger_formatter, #{template => [msg], single_line => true}},
+    ok = logger:add_handler(?MODULE, emberl_test_log,
+                            #{config => #{test => self()}, formatter => Formatter}),
+    try Fun() of
+        _ -> texts()
+    after
+        logger:remove_handler(?MODULE)
+    end.
+
+texts() ->
+    receive {logged, Text} -> [Text | texts()] after 0 -> [] end.
 
 %% ---- files and modules ----
 
