@@ -459,10 +459,11 @@ sample(Options) ->
 %% @doc What a sampler does and has cost.
 %%
 %% `cost_minute', `cost_hour' and `cost_life' are shares of the time of all schedulers, as
-%% `budget' is. `coverage' is the share of processes that were recorded; `error' why the last
-%% window failed, of `errors' in all; `requests' how often each target was called, captured,
-%% and not captured to its end (`cut'); `forgotten' how often memory was full; `store' what is
-%% in the directory, and what went wrong there.
+%% `budget' is. `windows' is how many there were, but for `errors' that failed, the last of
+%% them because of `error'. `coverage' is the share of processes that were recorded;
+%% `requests' how often each target was called, captured, and not captured to its end (`cut');
+%% `forgotten' how often memory was full; `store' what is in the directory, and what went wrong
+%% there.
 -spec status(sampler()) -> sampler_status() | {error, emberl_options:refusal()}.
 status(Sampler) ->
     emberl_sampler:status(Sampler).

@@ -40,6 +40,7 @@
          busy = #{pids => #{}, offset => 0} :: emberl_sample_window:busy(),
          requests = #{} :: emberl_sample_requests:requests(),
          store :: none | emberl_store:store(),
+         windows = 0 :: non_neg_integer(),     % that were recorded
          events = 0 :: non_neg_integer(),
          lost = 0 :: non_neg_integer(),
          seen = 0 :: non_neg_integer(),        % processes, added up
@@ -295,6 +296,7 @@ window_ended({window, {ok, Result}}, From, #state{governor = Governor} = State) 
       ended := Ended, events := Events, lost := Lost, seen := Seen, present := Present} = Result,
     Spent = #{from => From, to => now_ms(), length => Length, fixed => Fixed, variable => Variable},
     Recorded = State#state{governor = emberl_governor:record(Spent, Governor), sum = Sum,
+                           windows = State#state.windows + 1,
                            busy = maps:get(busy, Result, State#state.busy),
                            requests = maps:get(requests, Result, State#state.requests),
                            since = Ended, events = State#state.events + Events,
@@ -382,6 +384,7 @@ settled(#state{sum = Sum}) ->
 status_of(#state{governor = Governor, sum = Sum, store = Store} = State) ->
     maps:merge(emberl_governor:status(Governor, now_ms()),
                #{state => State#state.state, reason => State#state.reason,
+                 windows => State#state.windows, % the governor counts failed ones too
                  events => State#state.events, lost => State#state.lost,
                  requests => emberl_sample_requests:status(State#state.requests),
                  coverage => State#state.seen / max(1, State#state.present),

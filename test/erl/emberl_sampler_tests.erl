@@ -71,7 +71,8 @@ life_test_() ->
            {"modules", fun some_modules/0}, {"environment", fun environment/0},
            {"supervised", fun supervised/0}, {"others", fun others_between_windows/0},
            {"metrics", fun some_metrics/0}, {"stopped by many", fun stopped_by_many/0},
-           {"clean", fun clean_when_stopped/0}, {"no application", fun no_application/0},
+           {"clean", fun clean_when_stopped/0},
+           {"failed windows", fun failed_windows/0}, {"no application", fun no_application/0},
            {"no supervisor", fun no_supervisor/0}]).
 
 samples() ->
@@ -254,6 +255,20 @@ stopped_at_once(Sampler) ->
 
 stopped_by_many() ->
     [stopped_at_once(started(#{})) || _ <- lists:seq(1, 10)].
+
+%% They are no windows of the profile, nor of the status.
+failed_windows() ->
+    Sampler = started(#{window => 50}),
+    wait_windows(Sampler, 1),
+    wait_until(fun() -> kill_window(Sampler), status(errors, Sampler) >= 1 end),
+    ok = emberl:pause(Sampler),
+    #{windows := Windows} = sampled(emberl:snapshot(Sampler)),
+    ?assertEqual(Windows, status(windows, Sampler)),
+    ok = emberl:stop(Sampler).
+
+kill_window(Sampler) ->
+    {links, Links} = process_info(Sampler, links),
+    [exit(Pid, kill) || Pid <- Links, is_pid(Pid), Pid =/= whereis(emberl_sup)].
 
 %% At once, also where a window is open just then.
 clean_when_stopped() ->
