@@ -8,8 +8,8 @@
 #include <string.h>
 
 const char *const ember_fallback_names[EMBER_FALLBACK_KINDS] = {
-    "stack", "heap", "clock", "cost", "binaries", "waiting", "no_times", "no_words", "no_calls",
-    "no_binaries",
+    "stack",   "heap",     "clock",    "cost",     "binaries",
+    "waiting", "no_times", "no_words", "no_calls", "no_binaries",
 };
 
 struct ember_profile *ember_profile_create(void)
