@@ -203,12 +203,7 @@ of_supervisor(Call) ->
 of_supervisor(_Call, 0) ->
     unavailable();
 of_supervisor(Call, Tries) ->
-    try application:ensure_all_started(emberl) of
-        {ok, _} -> asked_supervisor(Call, Tries);
-        {error, _} -> not_started()
-    catch
-        exit:_ -> unavailable()
-    end.
+    when_started(fun() -> asked_supervisor(Call, Tries) end).
 
 asked_supervisor(Call, Tries) ->
     try Call()
@@ -228,13 +223,13 @@ call(_Request, 0) ->
     unavailable();
 call(Request, Tries) ->
     case whereis(?MODULE) of
-        undefined -> start_and_ask(Request, Tries);
+        undefined -> when_started(fun() -> ask(Request, Tries) end);
         _ -> ask(Request, Tries)
     end.
 
-start_and_ask(Request, Tries) ->
+when_started(Fun) ->
     try application:ensure_all_started(emberl) of
-        {ok, _} -> ask(Request, Tries);
+        {ok, _} -> Fun();
         {error, _} -> not_started()
     catch
         exit:_ -> unavailable()
