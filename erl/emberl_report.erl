@@ -4,7 +4,7 @@
 %% was measured and what is missing, and the functions that matter most.
 -module(emberl_report).
 
--export([summary/3, details/2, functions/3, notes/1, top/2, has/2]).
+-export([summary/3, details/2, functions/3, notes/1, top/2, has/2, absence/1]).
 -export_type([options/0]).
 
 -type options() :: #{count := pos_integer() | all,
@@ -60,6 +60,8 @@ has(Metric, Profile) ->
     not lists:any(fun(#{fallbacks := Absent}) -> lists:member(absence(Metric), Absent) end,
                   [Info | maps:values(maps:with([before], Info))]).
 
+%% How info/1 says that it was not asked for.
+-spec absence(atom()) -> no_times | no_words | no_calls | no_binaries.
 absence(words) -> no_words;
 absence(calls) -> no_calls;
 absence(binaries) -> no_binaries;

@@ -169,7 +169,5 @@ weights(Processes, Scale, Chances) ->
 %% What a profile is not to have of what was measured.
 -spec leave_out(emberl_profile:profile(), [emberl_profile:metric()]) -> ok.
 leave_out(Profile, Metrics) ->
-    Names = [{own_time, no_times}, {words, no_words}, {calls, no_calls},
-             {binaries, no_binaries}],
-    emberl_nif:profile_leave_out(Profile, [Name || {Metric, Name} <- Names,
-                                                   not lists:member(Metric, Metrics)]).
+    Others = [own_time, words, calls, binaries] -- Metrics,
+    emberl_nif:profile_leave_out(Profile, [emberl_report:absence(Metric) || Metric <- Others]).
