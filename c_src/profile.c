@@ -546,12 +546,13 @@ static double stretch_of(const struct ember_metrics *all, double length)
 
 /* Where no scheduler was idle, all have done less: also those that have waited for others
  * who were slowed down. 0 where one was. */
-static double common_stretch(const struct ember_profile *window, uint32_t schedulers)
+static double common_stretch(const struct ember_profile *window, const struct ember_metrics *sums,
+                             uint32_t schedulers)
 {
     enum { BUSY_PERCENT = 85 };
     struct ember_metrics all = {0};
-    for (uint32_t i = 0; i < window->node_count; i++)
-        ember_metrics_add(&all, &window->nodes[i].own);
+    for (uint32_t i = 0; i < window->process_count; i++)
+        ember_metrics_add(&all, &sums[i]);
     double did = (double)all.own_ns + (double)all.gc_ns;
     double busy = did + (double)window->info.compensated_ns;
     double most = (double)window->info.duration_ns * schedulers;
@@ -571,7 +572,7 @@ static double own_stretch(const struct ember_profile *window, uint32_t index,
 static void find_stretches(const struct ember_profile *window, const struct ember_metrics *sums,
                            uint32_t schedulers, double *stretches)
 {
-    double common = common_stretch(window, schedulers);
+    double common = common_stretch(window, sums, schedulers);
     for (uint32_t i = 0; i < window->process_count; i++) {
         uint32_t parent = window->processes[i].parent;
         double own = parent < i ? stretches[parent] : own_stretch(window, i, &sums[i]);
