@@ -75,13 +75,13 @@ static bool get_keep(ErlNifEnv *env, ERL_NIF_TERM term, struct ember_capture *ca
     return true;
 }
 
-/* none | {MaxEvents, LongestMs} */
 static uint64_t ticks_of_ms(ErlNifUInt64 ms)
 {
     double ticks = (double)ms * 1e6 / ember_clock_ns_per_tick();
     return ticks < 0x1p63 ? (uint64_t)ticks : UINT64_MAX;
 }
 
+/* none | {MaxEvents, LongestMs} */
 static bool get_bounds(ErlNifEnv *env, ERL_NIF_TERM term, struct ember_capture *capture)
 {
     int arity;
