@@ -843,15 +843,6 @@ void ember_recorder_open_window(struct ember_recorder *recorder, uint32_t slot,
             run->out_of_memory = true;
 }
 
-/* From now on: events before have told where it is. */
-static void restart_track(struct ember_track *track, uint64_t ticks)
-{
-    struct ember_traced *process = track->traced;
-    track->since = ticks;
-    process->since = ticks > process->since ? ticks : process->since;
-    process->steady = false;
-}
-
 static struct ember_run *run_of_capture(struct ember_recorder *recorder, uint32_t slot)
 {
     struct ember_run *run = recorder->runs;
@@ -870,7 +861,7 @@ uint64_t ember_recorder_restart_window(struct ember_recorder *recorder, uint32_t
     recorder->captures[slot].max_ticks = max_ticks;
     ember_call_tree_reset(&run->tree);
     for (struct ember_track *t = run->tracks; t; t = t->next_in_run)
-        restart_track(t, ticks);
+        ember_traced_restart_track(t, ticks);
     run->begin_ticks = ticks;
     run->lost_at_begin = lost_until_now(recorder);
     run->lost_told = run->events = 0;

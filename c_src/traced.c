@@ -17,6 +17,13 @@ void ember_traced_init(struct ember_traced *traced, uint64_t pid, uint64_t time)
                                     .collected_depth = EMBER_NO_DEPTH};
 }
 
+/* Until then the process is not steady: an interval counts for the track in part. */
+static void count_from(struct ember_traced *traced, uint64_t since)
+{
+    traced->since = since > traced->since ? since : traced->since;
+    traced->steady = false;
+}
+
 void ember_traced_add_track(struct ember_traced *traced, struct ember_track *track)
 {
     track->traced = traced;
@@ -26,9 +33,14 @@ void ember_traced_add_track(struct ember_traced *traced, struct ember_track *tra
         traced->timed = true;
     if (track->entered) {
         traced->entered++;
-        traced->since = track->since > traced->since ? track->since : traced->since;
-        traced->steady = false;
+        count_from(traced, track->since);
     }
+}
+
+void ember_traced_restart_track(struct ember_track *track, uint64_t ticks)
+{
+    track->since = ticks;
+    count_from(track->traced, ticks);
 }
 
 void ember_traced_enter(struct ember_traced *traced, enum ember_activity activity)

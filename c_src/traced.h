@@ -73,6 +73,9 @@ void ember_traced_init(struct ember_traced *traced, uint64_t pid, uint64_t time)
 void ember_traced_add_track(struct ember_traced *traced, struct ember_track *track);
 void ember_traced_remove_track(struct ember_traced *traced, struct ember_track *track);
 
+/* From now on the track counts: events before have told where its process is. */
+void ember_traced_restart_track(struct ember_track *track, uint64_t ticks);
+
 /* Whether `event` tells of another run that begins or ends with the same call
  * as the last event did: the VM has built nothing new for it. */
 bool ember_traced_is_repeat(const struct ember_traced *traced, const struct ember_event *event);
